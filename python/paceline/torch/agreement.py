@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from paceline._errors import PacelineError
+from paceline.torch import memory
 from paceline.torch.table import Table
 
 
@@ -19,7 +20,8 @@ def lines_of(table: Table, choices: Sequence[tuple[str, object]]) -> list[tuple[
     """(what, how it is here)."""
     lines = [(f"attach({name}=...)", repr(value)) for name, value in choices]
     for entry in table.entries:
-        lines.append((f"parameter {entry.name}", f"{str(entry.parameter.dtype).removeprefix('torch.')} with strides {entry.strides}"))
+        layout = f"with strides {entry.strides}" if entry.is_strided else f"that is {memory.described(entry.parameter)}"
+        lines.append((f"parameter {entry.name}", f"{str(entry.parameter.dtype).removeprefix('torch.')} {layout}"))
     return lines
 
 

@@ -26,7 +26,7 @@ from paceline.torch.ledger import COUNTED
 from paceline.torch.separable import Stepping
 from paceline.torch.stepping import Stepper
 from paceline.torch.swapped import swap
-from paceline.torch.table import Table
+from paceline.torch.table import Table, refuse_unlearnable
 
 log = logging.getLogger("paceline.torch")
 
@@ -98,9 +98,10 @@ def attach(
     refuse_shared(table)
     refuse_strangers(table, optimizer)
     stepper = Stepper(optimizer, table, Stepping.AT_STEP if apply == "at-step" else separable.stepping_of(optimizer))
-    frozen = set() if may_thaw else frozen_entries(table, optimizer)
+    frozen = frozen_entries(table, optimizer, may_thaw)
+    refuse_unlearnable(entry for entry in table.entries if entry.index not in frozen)
     if on_servers:
-        servers.refuse_model(table, optimizer)
+        servers.refuse_model(table, optimizer, frozen)
     states, kept = server_state.given(table, optimizer) if on_servers else ({}, [])
     exchange = Exchange(table, average == "samples", frozen, servers.groups_of(table, optimizer) if on_servers else None)
     held = Buffers(model, buffers, exchange)
@@ -210,10 +211,10 @@ def refuse_strangers(table: Table, optimizer: Optimizer) -> None:
                 )
 
 
-def frozen_entries(table: Table, optimizer: Optimizer) -> set[int]:
-    """Parameters that do not learn and that no optimizer could step: only their initial value travels."""
-    stepped = {parameter for group in optimizer.param_groups for parameter in group["params"]}
-    return {entry.index for entry in table.entries if not entry.parameter.requires_grad and entry.parameter not in stepped}
+def frozen_entries(table: Table, optimizer: Optimizer, may_thaw: bool) -> set[int]:
+    """Parameters that do not learn and that no optimizer could step, or whose gradients could not be exchanged: only their initial value travels."""
+    may_learn = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    return {entry.index for entry in table.entries if not entry.parameter.requires_grad and not (entry.is_learnable and (may_thaw or id(entry.parameter) in may_learn))}
 
 
 def job_settings(given: Mapping[str, str], exchange: Exchange, clip_norm: float | None) -> dict[str, str]:

@@ -7,12 +7,13 @@ What the script writes meanwhile stays. From then on they are adopted within ste
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor, nn
 
 from paceline._errors import PacelineError
-from paceline.torch import memory, table
+from paceline.torch import memory, refusals, table
 from paceline.torch.account import Account
 from paceline.torch.exchange import Exchange, Row
 
@@ -28,8 +29,8 @@ class Held:
     key: str
     row: Row
     as_is: bool  # travels as the float32 that it is; others by their bytes
-    shape: torch.Size
-    dtype: torch.dtype
+    form: Hashable
+    described: str
 
 
 class Buffers:
@@ -49,12 +50,11 @@ class Buffers:
                     continue
                 seen.add(buffer)
                 name = f"{prefix}.{key}" if prefix else key
-                if buffer.device.type not in table.DEVICES:
-                    raise PacelineError(f"buffer {name} is on {buffer.device}; legal are {' and '.join(table.DEVICES)}", subject=name)
-                as_is = way != "broadcast" and buffer.dtype == torch.float32
+                refuse(name, buffer, way)
+                as_is = way != "broadcast" and buffer.dtype == torch.float32 and memory.is_plain(buffer)
                 travels = way == "broadcast" or (way == "mean" and as_is)
-                row = exchange.add(f"buffer {name}", self._sent(buffer, as_is), frozen=not travels)
-                self._held.append(Held(name, module, key, row, as_is, buffer.shape, buffer.dtype))
+                row = exchange.add(f"buffer {name}", self._sent(name, buffer, as_is), frozen=not travels)
+                self._held.append(Held(name, module, key, row, as_is, memory.form_of(buffer), memory.described(buffer)))
 
     @property
     def travel(self) -> bool:
@@ -73,7 +73,7 @@ class Buffers:
             buffer = self._checked(held)
             left.append((held, buffer, memory.mark_of(buffer)))
             if self.way == "mean" or rank == 0:
-                self.exchange.send_row(held.row, self._sent(buffer, held.as_is))
+                self.exchange.send_row(held.row, self._sent(held.name, buffer, held.as_is))
         self._left, self.due = left, iteration if left else None
 
     def adopt(self, workers: int) -> None:
@@ -83,7 +83,7 @@ class Buffers:
         self.exchange.wait_rows(self.due)
         self.due = None
         for held, left, mark in self._left:
-            if held.module._buffers.get(held.key) is not left or memory.mark_of(left) != mark:
+            if table.held_as(held.module._buffers, held.key) is not left or memory.mark_of(left) != mark:
                 self._early = True
                 continue
             values = self.exchange.value(held.row)
@@ -98,11 +98,11 @@ class Buffers:
 
     def _checked(self, held: Held) -> Tensor:
         """The buffer, which has as many elements as its row."""
-        buffer = held.module._buffers.get(held.key)
-        if buffer is None or buffer.shape != held.shape or buffer.dtype != held.dtype:
-            now = "is gone" if buffer is None else f"is {buffer.dtype} {tuple(buffer.shape)} now"
+        buffer: Tensor | None = table.held_as(held.module._buffers, held.key)
+        if buffer is None or memory.form_of(buffer) != held.form:
+            now = "is gone" if buffer is None else f"is {memory.described(buffer)} now"
             raise PacelineError(
-                f"buffer {held.name} was {held.dtype} {tuple(held.shape)} when attach ran and {now}; give it its size before attach, or leave buffers to each rank with attach(..., buffers='local')",
+                f"buffer {held.name} was {held.described} when attach ran and {now}; give it its size before attach, or leave buffers to each rank with attach(..., buffers='local')",
                 subject=held.name,
             )
         return buffer
@@ -113,10 +113,18 @@ class Buffers:
             if not held.as_is:
                 memory.floats_as_bytes(values, buffer)
             elif buffer.numel():
-                buffer.copy_(values.view(buffer.shape))
+                (part,) = memory.parts_of(buffer)
+                part.copy_(values.view(part.shape))
 
     @staticmethod
-    def _sent(buffer: Tensor, as_is: bool) -> Tensor:
-        if as_is and buffer.numel():
-            return buffer.detach().cpu().contiguous().clone()
-        return memory.bytes_as_floats(buffer)
+    def _sent(name: str, buffer: Tensor, as_is: bool) -> Tensor:
+        return refusals.readable(f"buffer {name}", buffer, memory.numbers_of if as_is and buffer.numel() else memory.bytes_as_floats)
+
+
+def refuse(name: str, buffer: Tensor, way: str) -> None:
+    if type(buffer).__name__ == "DTensor":
+        raise PacelineError(f"buffer {name} is a DTensor, a part of a tensor; attach needs whole buffers", subject=name)
+    if buffer.device.type not in table.DEVICES:
+        raise PacelineError(f"buffer {name} is on {buffer.device}; legal are {' and '.join(table.DEVICES)}", subject=name)
+    if way == "mean" and buffer.dtype == torch.float32 and not memory.is_plain(buffer):
+        raise PacelineError(f"buffer {name} is {memory.described(buffer)}, and means are of dense ones; hold a dense one, or attach(..., buffers='local') or 'broadcast'", subject=name)

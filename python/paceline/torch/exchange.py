@@ -82,8 +82,13 @@ class Exchange:
             return len(specs) - 1
 
         def put_entry(entry: Entry, layer: int, frozen: bool) -> None:
-            shape = tuple(entry.parameter.shape) if entry.parameter.numel() else (1,)
-            self._numbers[entry.index] = put(entry.name, shape, memory.as_sent(entry.parameter.detach(), entry.strides, self._type_of(entry)), layer, frozen, self._groups.get(entry.index, 0))
+            if entry.is_learnable:
+                shape = tuple(entry.parameter.shape) if entry.parameter.numel() else (1,)
+                sent = memory.as_sent(entry.parameter.detach(), entry.strides, self._type_of(entry))
+            else:
+                sent = refusals.readable(f"parameter {entry.name}", entry.parameter)
+                shape = tuple(sent.shape)
+            self._numbers[entry.index] = put(entry.name, shape, sent, layer, frozen, self._groups.get(entry.index, 0))
 
         def put_row(row: Row, layer: int) -> None:
             row.number = put(row.name, tuple(row.initial.shape), row.initial, layer, row.frozen)
@@ -124,7 +129,9 @@ class Exchange:
         self._views = [self._view(entry) for entry in self.table.entries]
         with torch.no_grad():
             for entry in self.table.entries:
-                if entry.parameter.numel():
+                if not entry.is_learnable:
+                    memory.floats_as_bytes(self._views[entry.index], entry.parameter)
+                elif entry.parameter.numel():
                     entry.parameter.copy_(self._views[entry.index])
 
     def number(self, entry: Entry) -> int:
@@ -255,6 +262,8 @@ class Exchange:
 
     def _view(self, entry: Entry) -> Tensor:
         values = self._values[self._numbers[entry.index]]
+        if not entry.is_learnable:
+            return values
         return memory.in_place(values, entry.parameter, entry.strides) if entry.parameter.numel() else values[:0].view(entry.parameter.shape)
 
     def _densified(self, entry: Entry, grad: Tensor) -> Tensor:

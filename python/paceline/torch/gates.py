@@ -188,7 +188,7 @@ class Gates:
     def watch_parameters(self) -> None:
         copies.watch(self.model)
         for _, module, region, _ in list(regions(self.model)):
-            if module._parameters:
+            if module._parameters and not isinstance(module, torch.jit.ScriptModule):
                 gated = GatedParameters(module._parameters)
                 gated.front, gated.compiled = weakref.ref(self.front), is_compiled(region)
                 module._parameters = gated

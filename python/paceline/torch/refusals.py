@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from torch import Tensor
 
 from paceline._errors import PacelineError
+from paceline.torch import memory
 from paceline.torch.ledger import Ledger
-from paceline.torch.table import Entry, Table
+from paceline.torch.table import Entry, Table, held_as, unlearnable
 
 NOTHING_FINISHED = (
     "no gradient was finished before optimizer.step(): backward() did not reach a parameter of the attached model. A loop that uses "
@@ -47,9 +48,23 @@ def uncounted() -> PacelineError:
 
 
 def thawed(entry: Entry) -> PacelineError:
+    if not entry.is_learnable:
+        return PacelineError(f"parameter {entry.name} was frozen when attach ran, and learns now; it {unlearnable(entry)}, before attach", subject=entry.name)
     return PacelineError(
         f"parameter {entry.name} was frozen and in no optimizer when attach ran, and learns now; attach(..., may_thaw=True) keeps a place for it", subject=entry.name
     )
+
+
+def readable(what: str, tensor: Tensor, read: Callable[[Tensor], Tensor] = memory.bytes_as_floats) -> Tensor:
+    """What `read` gives of the tensor. `what`: a parameter or buffer, with its name."""
+    try:
+        return read(tensor)
+    except (memory.Unreadable, RuntimeError, TypeError) as error:
+        why = str(error).splitlines()[0]
+        raise PacelineError(
+            f"{what} is {memory.described(tensor)}; attach gives all ranks rank 0's, and {why}; or keep it in an attribute that is neither parameter nor buffer",
+            subject=what.partition(" ")[2],
+        ) from None
 
 
 def moved(entry: Entry, device: object) -> PacelineError:
@@ -66,7 +81,7 @@ def broken_off(ended_by: str) -> PacelineError:
 
 
 def check_shape(entry: Entry) -> None:
-    if entry.parameter.shape != entry.shape:
+    if entry.is_strided and entry.parameter.shape != entry.shape:
         raise PacelineError(
             f"parameter {entry.name} was of shape {tuple(entry.shape)} when attach ran and is of {tuple(entry.parameter.shape)} now; give it its size before attach", subject=entry.name
         )
@@ -95,7 +110,7 @@ def check_counts(table: Table, ledger: Ledger) -> None:
 def check_parameters(table: Table, stepped: Iterable[Tensor]) -> None:
     """That model and optimizer still have the parameters of the table."""
     for entry in table.entries:
-        if dict.get(entry.owner._parameters, entry.key) is not entry.parameter:
+        if held_as(entry.owner._parameters, entry.key) is not entry.parameter:
             raise PacelineError(
                 f"parameter {entry.name} is another object than when attach ran (load_state_dict(assign=True), a parametrization, or an assignment); "
                 f"change the model first, then make the optimizer, then attach",

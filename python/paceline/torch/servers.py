@@ -25,11 +25,13 @@ OWN = ("optimizer", "told-rates", "learning-rate", "momentum", "weight-decay", "
 SYNC = ("bsp", "asp", "ssp", "elastic-bsp")
 
 
-def refuse_model(table: Table, optimizer: Optimizer) -> None:
+def refuse_model(table: Table, optimizer: Optimizer, frozen: set[int]) -> None:
     stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     if table.device.type != "cpu":
         raise PacelineError(f"update='server': the parameters are on {table.device}, and servers' parameters come into the host's memory; {server_rules.WORKER}", subject="update")
     for entry in table.entries:
+        if entry.index in frozen:
+            continue
         if entry.dtype is not torch.float32:
             kind = str(entry.dtype).removeprefix("torch.")
             raise PacelineError(f"update='server': parameter {entry.name} is {kind}, and servers step float32; {server_rules.WORKER}", subject=entry.name)
@@ -171,7 +173,7 @@ class Adoption(Updates):
     def __init__(self, state: server_state.Gathering, *parts: Any) -> None:
         super().__init__(*parts)
         self._state = state
-        self._marks = [memory.mark_of(entry.parameter) for entry in self.table.entries]  # as they were adopted
+        self._marks = {entry.index: memory.mark_of(entry.parameter) for entry in self.table.entries if entry.index not in self.exchange.frozen}  # as they were adopted
 
     def begin(self, pending: Pending) -> None:
         self.pending = pending
