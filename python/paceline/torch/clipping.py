@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from paceline._errors import PacelineError
+from paceline.torch import norms
+from paceline.torch.looks import Grad, Reader, seen
 from paceline.torch.norms import is_looked_at
 from paceline.torch.table import Entry
-from paceline.torch.waiting import Waiting, WaitingGrad
+from paceline.torch.waiting import Waiting
 
 if TYPE_CHECKING:
     from paceline.torch.front import Front
@@ -64,16 +66,29 @@ def clip_by_script(front: Front, max_norm: float, entries: Sequence[Entry]) -> N
     with front.lock, torch.no_grad():
         if front.clip_norm is not None:
             raise PacelineError(f"attach(clip_norm={front.clip_norm}) clips already; remove one of the two", subject="clip_norm")
+        if not front.shows_means:
+            raise PacelineError("update='server': servers alone know the means; clip with attach(clip_norm=...)", subject="clip_norm")
         front.conclude()
         grads = front.gradients()
         idle = front.idle(grads)
         left_out = {entry.index for entry in front.table.entries} - {entry.index for entry in entries} - front.exchange.frozen
         if front.clip is None and not left_out and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
-            front.clip = Clip(max_norm, front.norm(front.ledger.iteration, grads))
+            front.clip = Clip(max_norm, norm_of(front, front.ledger.iteration, grads))
             front.clip.by_script = True
             return Norm(front.clip)
-        shown = [front.seen(grad) if isinstance(grad, WaitingGrad) else grad for grad in (grads[entry.index] for entry in entries)]
+        shown = [seen(front, entry, grads[entry.index], Reader.LAST) for entry in entries]
         return clipped_now(max_norm, [grad for grad in shown if grad is not None])
+
+
+def norm_of(front: Front, iteration: int, grads: list[Grad]) -> Callable[[], float]:
+    """Of the means that the script's `grads` stand for; asks for it when it is called."""
+    idle = front.idle(grads)
+
+    def ask() -> float:
+        with front.lock, front.account.timed("clip_norm"):
+            return norms.norm_of(front.table, front.exchange, iteration, grads, idle)
+
+    return ask
 
 
 def clipped_now(max_norm: float, grads: Sequence[Tensor]) -> Norm:

@@ -14,14 +14,13 @@ import torch
 from torch import Tensor
 
 from paceline._errors import PacelineError
-from paceline.torch import refusals
+from paceline.torch import looks, refusals
 from paceline.torch.account import Account
 from paceline.torch.buffers import Buffers
-from paceline.torch.clipping import Clip
+from paceline.torch.clipping import Clip, norm_of
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import Finish, Ledger, Order
 from paceline.torch.lock import Lock
-from paceline.torch.norms import norm_of
 from paceline.torch.separable import Stepping
 from paceline.torch.stepping import Stepper
 from paceline.torch.table import Entry, Table
@@ -30,6 +29,8 @@ from paceline.torch.waiting import WaitingGrad, in_backward
 
 
 class Front:
+    shows_means = True  # to the script, as gradients
+
     def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, buffers: Buffers, expected: int, clip_norm: float | None) -> None:
         self.table = table
         self.exchange = exchange
@@ -48,8 +49,9 @@ class Front:
         self.on_state_read: Callable[[], None] = lambda: None  # the script looks at the optimizer's state
         self.adopt: Callable[[Entry], None] = lambda entry: None  # hooks a parameter that learns from here on
         self.clip: Clip | None = None  # asked for by the script in the open iteration
+        self.passes = looks.Passes()
+        self.unused: set[int] = set()  # by this rank, of the concluded iteration
         self._waiting: dict[int, WaitingGrad] = {}  # of the open iteration
-        self._unused: set[int] = set()  # by this rank, of the concluded iteration
         self._task = -1  # of autograd, whose end is watched
         self._said_nothing_finished = False
 
@@ -65,6 +67,7 @@ class Front:
                 raise refusals.stale(entry)
             if self.paused:
                 self.exchange.samples.on_gradient()
+                self.passes.on_local()
                 return
             refusals.check_gradient(entry, grad)
             fresh = not isinstance(grad, WaitingGrad)
@@ -78,7 +81,7 @@ class Front:
             if finish is Finish.SEND:
                 self._send(entry, content)
             elif fresh:
-                entry.parameter.grad = self._wait_for(entry, content, sent=False)
+                entry.parameter.grad = self.wait_for(entry, content, sent=False)
             self._watch_end_of_backward()
 
     def _restart(self, entry: Entry) -> None:
@@ -91,6 +94,7 @@ class Front:
         task = torch._C._current_graph_task_id()
         if task != self._task:
             self._task = task
+            self.passes.next()
             torch.autograd.Variable._execution_engine.queue_callback(self.on_backward_end)
 
     def on_backward_end(self) -> None:
@@ -103,7 +107,7 @@ class Front:
                 entry = self.table.entries[index]
                 if entry.parameter.requires_grad and index not in self.exchange.frozen and not isinstance(grad := entry.parameter.grad, WaitingGrad):
                     self.adopt(entry)  # it may have begun to learn
-                    entry.parameter.grad = self._wait_for(entry, grad, sent=False)
+                    entry.parameter.grad = self.wait_for(entry, grad, sent=False)
 
     def _send(self, entry: Entry, content: Tensor) -> None:
         self.exchange.check_samples()
@@ -113,9 +117,9 @@ class Front:
         if isinstance(grad, WaitingGrad) and grad is self._waiting.get(entry.index):
             grad.sent, grad.local = True, None
         else:
-            entry.parameter.grad = self._wait_for(entry, None, sent=True)
+            entry.parameter.grad = self.wait_for(entry, None, sent=True)
 
-    def _wait_for(self, entry: Entry, content: Grad, sent: bool) -> WaitingGrad:
+    def wait_for(self, entry: Entry, content: Grad, sent: bool) -> WaitingGrad:
         grad = self._waiting[entry.index] = self.updates.waiting(entry, self.settle, content, sent)
         return grad
 
@@ -124,13 +128,13 @@ class Front:
     def settle(self, grad: WaitingGrad) -> Tensor:
         """The mean that `grad` stands for, in memory of its own."""
         with self.lock:
-            entry, pending = grad.entry, self.updates.pending
-            if pending is not None and pending.grads[entry.index] is grad:
+            entry = grad.entry
+            if self.is_pending(grad):
                 if in_backward():  # autograd adds to it: the parameter was read, and its update is still due
                     raise refusals.stale(entry)
                 self.open([entry.layer], "a gradient read")
                 return grad.arrived if grad.arrived is not None else torch.zeros_like(entry.parameter)  # used by nobody
-            if self._waiting.get(entry.index) is not grad:
+            if not self.is_open(grad):
                 raise PacelineError(f"the gradient of {entry.name} belongs to an iteration that has ended", subject=entry.name)
             if in_backward():
                 raise refusals.touched_in_backward(entry, self.ledger)
@@ -138,20 +142,14 @@ class Front:
                 self.conclude()
                 return self._mean_of(grad)
 
-    def seen(self, grad: WaitingGrad) -> Grad:
-        """What `.grad` is to show: nothing, if no rank has used the parameter."""
-        with self.lock:
-            entry, pending = grad.entry, self.updates.pending
-            if grad.sent or grad.content() is not None or in_backward():
-                return grad
-            if pending is not None and pending.grads[entry.index] is grad:
-                self.open([entry.layer], "a gradient read")
-            elif self._waiting.get(entry.index) is grad:
-                with self.account.timed(self.account.reader()):
-                    self.conclude()
-                    if self.exchange.nobody_used(entry.index, self.ledger.iteration):
-                        entry.parameter.grad = None
-            return entry.parameter.grad
+    def is_open(self, grad: WaitingGrad) -> bool:
+        """Whether it stands for a gradient of the open iteration."""
+        return self._waiting.get(grad.entry.index) is grad
+
+    def is_pending(self, grad: WaitingGrad) -> bool:
+        """Whether it is one that a step is to use that was asked for."""
+        pending = self.updates.pending
+        return pending is not None and pending.grads[grad.entry.index] is grad
 
     def _mean_of(self, grad: WaitingGrad) -> Tensor:
         entry, iteration = grad.entry, self.ledger.iteration
@@ -174,7 +172,7 @@ class Front:
             return
         self.synchronize("step")
         refusals.check_counts(self.table, ledger)
-        self._unused = set()
+        self.unused = set()
         self.exchange.samples.conclude()
         with torch.no_grad():
             for index in ledger.unsent():
@@ -185,7 +183,7 @@ class Front:
         self.exchange.check_samples()
         self.buffers.adopt(self.exchange.node.workers)
         self.buffers.send(self.exchange.node.rank, ledger.iteration)
-        self.exchange.conclude(ledger.iteration, sorted(self._unused))
+        self.exchange.conclude(ledger.iteration, sorted(self.unused))
         ledger.conclude()
         for tell in self.on_iteration:
             tell()
@@ -199,23 +197,26 @@ class Front:
         self.adopt(entry)
         content = grad.content() if isinstance(grad, WaitingGrad) else grad
         if content is not None:
+            self.passes.on_sent(entry.index, content)
             self._send(entry, content)  # it was set by hand, or accumulated and not finished in the last pass
             return
-        self._unused.add(entry.index)
+        self.unused.add(entry.index)
         if grad is None and entry.parameter.requires_grad and entry.index not in self._waiting:  # else the script has taken it away
-            entry.parameter.grad = self._wait_for(entry, None, sent=False)
+            entry.parameter.grad = self.wait_for(entry, None, sent=False)
 
     def step(self) -> None:
         """The script's optimizer.step(): from here on layers are updated when they are needed."""
         with self.lock:
             refusals.check_parameters(self.table, self.stepper.parameters())
             self.conclude()
+            looks.check(self)
             self.buffers.adopt_early(self.account, self.exchange.node.workers)
             iteration, grads = self.ledger.iteration, self.gradients()
             unused = self.idle(grads) - self.exchange.frozen
-            clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, self.norm(iteration, grads), self.stepper.scale())
+            clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, norm_of(self, iteration, grads), self.stepper.scale())
             self.updates.begin(Pending(iteration, grads, unused, clip))
             self.clip, self._waiting = None, {}
+            self.passes.next()
             if (order := self.order.stepped()) is not None:
                 self.exchange.set_order(order)
             if self.stepper.stepping is Stepping.AT_STEP or hasattr(self.stepper.optimizer, "grad_scale"):
@@ -231,6 +232,7 @@ class Front:
         for index in list(self._waiting):
             self._drop_gradient(self._waiting.pop(index))
         self.clip = None
+        self.passes.next()
         self.ledger.drop()
 
     def _drop_gradient(self, grad: WaitingGrad) -> None:
@@ -248,6 +250,7 @@ class Front:
             if self.ledger.told:
                 self.drop("zero_grad")
             self.exchange.samples.forget()
+            self.passes.next()
             for grad in self._waiting.values():  # accumulated and not sent
                 if grad.entry.parameter.grad is grad:
                     grad.entry.parameter.grad = grad.content()
@@ -281,15 +284,6 @@ class Front:
     def synchronize(self, reason: str) -> None:
         self.open(self.order.current, reason)
 
-    def norm(self, iteration: int, grads: list[Grad]) -> Callable[[], float]:
-        idle = self.idle(grads)
-
-        def ask() -> float:
-            with self.lock, self.account.timed("clip_norm"):
-                return norm_of(self.table, self.exchange, iteration, grads, idle)
-
-        return ask
-
     def gradients(self) -> list[Grad]:
         """As the script would find them now; nothing waits."""
         with torch._C.DisableTorchFunction():
@@ -297,4 +291,4 @@ class Front:
 
     def idle(self, grads: list[Grad]) -> set[int]:
         """Parameters without a gradient at this rank. One that the script has taken away is not idle: the others see that too."""
-        return {index for index in self._unused if grads[index] is not None or index not in self._waiting} | self.exchange.frozen
+        return {index for index in self.unused if grads[index] is not None or index not in self._waiting} | self.exchange.frozen

@@ -210,7 +210,8 @@ class Gates:
             self._handles.append(entry.parameter.register_post_accumulate_grad_hook(Arrival(self.front, entry)))  # type: ignore[no-untyped-call]
 
     def watch_references(self) -> None:
-        self.front.on_due.append(self.window.open)
+        self.window.open()
+        self.front.on_due.append(self.window.take)
         self._handles.append(self.model.register_forward_hook(RootEnd(self.front, self.window), always_call=True))
 
     def remove(self) -> None:

@@ -5,6 +5,7 @@ A mode of torch sees every operation on them, for a microsecond or two each, so 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,8 @@ from torch.overrides import TorchFunctionMode
 from paceline._errors import PacelineError
 from paceline.torch.front import Front
 from paceline.torch.lock import is_mine
-from paceline.torch.waiting import ABOUT, WaitingGrad
+from paceline.torch.looks import reader_of, seen
+from paceline.torch.waiting import ABOUT
 
 GET_GRAD = getattr(Tensor, "grad").__get__
 # What may be done to a parameter without reading its numbers.
@@ -38,12 +40,13 @@ class References(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func == GET_GRAD:
-            grad = func(*args, **(kwargs or {}))
-            if isinstance(grad, WaitingGrad):
-                for window in self.watched:
-                    if grad.source == window.front.settle and window.looks:
-                        return window.front.seen(grad)
+            grad = func(*args)
+            for window in self.watched:
+                if window.looks and (entry := window.front.table.of(args[0])) is not None:
+                    return seen(window.front, entry, grad, reader_of(sys._getframe(1)))
             return grad
+        if func == Tensor.backward:
+            return self._backward(args, kwargs or {})
         if torch.compiler.is_compiling():
             return func(*args, **(kwargs or {}))
         for window in self.watched:
@@ -53,14 +56,29 @@ class References(TorchFunctionMode):
                     window.look(func, tuple(kwargs.values()))
         return func(*args, **(kwargs or {}))
 
+    def _backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """One that reaches no parameter of any job leaves no other trace."""
+        before = [window.front.passes.count for window in self.watched]
+        Tensor.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        if before == [window.front.passes.count for window in self.watched]:
+            for window in self.watched:
+                window.front.passes.over = True
+
+
+def is_bare() -> bool:
+    depth = torch._C._len_torch_function_stack()
+    default = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return depth == 0 or (depth == 1 and default is not None and torch._C._get_function_stack_at(0) is default)
+
 
 class Threads(threading.local):
-    """The mode of each. Modes are a stack: ours is put on an empty one only, and taken off only from the top, so that nobody else's is lost."""
+    """The mode of each. Modes are a stack: ours is put on an empty one only, or above that of torch.set_default_device, which knows of others; and
+    taken off only from the top, so that nobody else's is lost."""
 
     mode: References | None = None  # while it is on the stack
 
     def begin(self) -> References | None:
-        if self.mode is None and torch._C._len_torch_function_stack() == 0:
+        if self.mode is None and is_bare():
             self.mode = References()
             self.mode.__enter__()  # type: ignore[no-untyped-call]
         return self.mode
@@ -92,13 +110,22 @@ class Window:
             self._mode = mode
             mode.watched += (self,)
 
+    def take(self) -> None:
+        """Opens for this thread, whichever had opened before."""
+        if self._mode is not None and self._mode is not _here.mode:
+            self._leave(self._mode)
+        self.open()
+
     def close(self) -> None:
         mode = self._mode
         if mode is not None and mode is _here.mode:
-            self._mode = None
-            mode.watched = tuple(window for window in mode.watched if window is not self)
+            self._leave(mode)
             if not mode.watched:
                 _here.end()
+
+    def _leave(self, mode: References) -> None:
+        self._mode = None
+        mode.watched = tuple(window for window in mode.watched if window is not self)
 
     def look(self, func: Callable[..., Any], values: Any) -> None:
         for value in values:

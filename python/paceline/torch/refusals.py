@@ -43,6 +43,15 @@ def after_the_end(entry: Entry, ledger: Ledger) -> PacelineError:
     )
 
 
+def saw_nothing(entry: Entry, iteration: int) -> PacelineError:
+    return PacelineError(
+        f"the script looked at .grad of {entry.name} in iteration {iteration}, where no backward pass of this rank had reached it, and found nothing; other ranks have a "
+        f"gradient, whose mean it did not see. Call backward() in every iteration, of a loss without samples as 0.0 * sum(p.sum() for p in model.parameters()), "
+        f"or clip with attach(clip_norm=...) or torch.nn.utils.clip_grad_norm_",
+        subject=entry.name,
+    )
+
+
 def uncounted() -> PacelineError:
     return PacelineError("attach(average='samples') weights gradients by samples: call job.samples(len(x)) before backward()", subject="samples")
 

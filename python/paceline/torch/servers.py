@@ -62,6 +62,8 @@ def settings(optimizer: Optimizer, clip_norm: float | None, sync: str, staleness
 
 
 class ServerFront(Front):
+    shows_means = False
+
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         groups = self.stepper.optimizer.param_groups
@@ -114,9 +116,6 @@ class ServerFront(Front):
             f"to yourself with job.no_sync(), and call optimizer.zero_grad() after optimizer.step(). {server_rules.WORKER} and shows the mean",
             subject=grad.entry.name,
         )
-
-    def norm(self, iteration: int, grads: list[Grad]) -> Callable[[], float]:
-        raise PacelineError("update='server': servers alone know the means; clip with attach(clip_norm=...)", subject="clip_norm")
 
     def drop(self, why: str) -> None:
         raise PacelineError(
