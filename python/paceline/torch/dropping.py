@@ -52,14 +52,30 @@ class Dropping:
         share, indices, values, begin = self.share(), [], [], 0
         for parameter in parameters:
             gradient = gradients[begin : begin + parameter.numel()]
-            kept = self._kept.setdefault(parameter, torch.zeros_like(gradient))
-            velocity = self._velocity.setdefault(parameter, torch.zeros_like(gradient)) if self._momentum else None
-            kept += gradient if velocity is None else velocity.mul_(self._momentum).add_(gradient)
-            chosen = largest(kept, sent_elements(share, parameter.numel()))
+            chosen, sent = self._of_one(parameter, gradient, share) if is_finite(gradient) else of_no_number(gradient, share)
             indices.append(chosen + begin)
-            values.append(kept[chosen])
-            kept[chosen] = 0
-            if velocity is not None and share < 1:  # of what leaves late its momentum is old by then
-                velocity[chosen] = 0
+            values.append(sent)
             begin += parameter.numel()
         return torch.cat(indices), torch.cat(values)
+
+    def _of_one(self, parameter: Tensor, gradient: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        kept = self._kept.setdefault(parameter, torch.zeros_like(gradient))
+        velocity = self._velocity.setdefault(parameter, torch.zeros_like(gradient)) if self._momentum else None
+        kept += gradient if velocity is None else velocity.mul_(self._momentum).add_(gradient)
+        chosen = largest(kept, sent_elements(share, parameter.numel()))
+        sent = kept[chosen]
+        kept[chosen] = 0
+        if velocity is not None and share < 1:  # of what leaves late its momentum is old by then
+            velocity[chosen] = 0
+        return chosen, sent
+
+
+def is_finite(gradient: Tensor) -> bool:
+    """All elements. One pass that reads, but where a sum of finite ones overflows."""
+    return bool(torch.isfinite(gradient.sum())) or bool(torch.isfinite(gradient).all())
+
+
+def of_no_number(gradient: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Of a gradient that is not finite: it leaves, so that all ranks see it, and is added to nothing. It would stay in what is kept back."""
+    chosen = largest(gradient, sent_elements(share, gradient.numel()))
+    return chosen, gradient[chosen]

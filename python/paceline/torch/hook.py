@@ -32,7 +32,8 @@ class HookState:
 
     wire: what gradients are sent as. "bfloat16" and "float16": half the bytes, each sum rounded. "dropping:0.01": of each parameter the hundredth
     of its elements that is largest, the rest is added to later ones. "dgc:0.001": the same of the `momentum` (0.9), so the optimizer has none
-    itself. Of both the share falls from a quarter within `warm_up` iterations. What is kept back is in no checkpoint, and knows nothing of a GradScaler.
+    itself. Of both the share falls from a quarter within `warm_up` iterations. What is kept back is in no checkpoint, and knows nothing of a GradScaler;
+    a gradient that is not finite is seen by all ranks once, and nothing of it is kept.
     rank_order, job_key_file, security: as of GroupOptions.
     """
 

@@ -169,3 +169,31 @@ def test_nothing_is_lost_of_what_is_kept_back():
         assert where.numel() == 50
         sent.index_add_(0, where, what)
     assert torch.equal(given, sent + dropping._kept[parameter])
+
+
+@pytest.mark.parametrize("momentum", (0.0, 0.9))
+@pytest.mark.parametrize("wrong", (float("nan"), float("inf"), -float("inf")))
+@pytest.mark.parametrize("elements", (1, 7, 200))
+def test_a_gradient_that_is_not_finite_is_sent_and_leaves_nothing_behind(elements, wrong, momentum):
+    parameter, other = torch.nn.Parameter(torch.zeros(200)), torch.nn.Parameter(torch.zeros(3))
+
+    def gradient(step):
+        return torch.randn(203, generator=torch.Generator().manual_seed(step))
+
+    def sent(dropping, gradients):
+        where, what = dropping.select([parameter, other], gradients)
+        dropping.next_iteration()
+        return where.tolist(), what.tolist()
+
+    dropping, without = Dropping(0.01, momentum), Dropping(0.01, momentum)
+    for step in range(3):
+        assert sent(dropping, gradient(step)) == sent(without, gradient(step))
+    gradients = gradient(3)
+    gradients[:elements] = wrong
+    where, what = sent(dropping, gradients)
+    assert len(where) == 3 and all(place < elements and str(value) == str(wrong) for place, value in list(zip(where, what))[: min(elements, 2)])
+    # The other parameter's was finite: it has had its part.
+    without.select([other], gradients[200:])
+    without.next_iteration()
+    for step in range(4, 8):
+        assert sent(dropping, gradient(step)) == sent(without, gradient(step))
