@@ -1,7 +1,7 @@
 # find_package(paceline COMPONENTS paceline) and COMPONENTS collectives give paceline::paceline, the C interface, and paceline::collectives. They need
 # nothing else.
-# find_package(paceline) and COMPONENTS torch give paceline::torch too: Paceline for programs that use LibTorch. That needs PyTorch's CMake
-# files on CMAKE_PREFIX_PATH (`python -c 'import torch; print(torch.utils.cmake_prefix_path)'`).
+# find_package(paceline) and COMPONENTS torch give paceline::torch too: Paceline for programs that use LibTorch. That needs PyTorch on
+# CMAKE_PREFIX_PATH (`python -c 'import torch; print(torch.utils.cmake_prefix_path)'`); any build of it will do (FindLibTorch.cmake).
 include(CMakeFindDependencyMacro)
 include(${CMAKE_CURRENT_LIST_DIR}/paceline-libraries-targets.cmake)
 set(paceline_paceline_FOUND TRUE)
@@ -12,9 +12,11 @@ if(NOT paceline_FIND_COMPONENTS OR "torch" IN_LIST paceline_FIND_COMPONENTS)
     set(paceline_NOT_FOUND_MESSAGE "this Paceline was built without its trainer; build it with -DPACELINE_TRAINER=ON, or ask for COMPONENTS collectives")
     return()
   endif()
-  find_dependency(Torch 2.13)
+  list(APPEND CMAKE_MODULE_PATH ${CMAKE_CURRENT_LIST_DIR})
+  find_dependency(LibTorch 2.13)
+  list(POP_BACK CMAKE_MODULE_PATH)
   include(${CMAKE_CURRENT_LIST_DIR}/paceline-targets.cmake)
-  set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${TORCH_LIBRARIES})
+  set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_LINK_LIBRARIES LibTorch::LibTorch)
   set_property(TARGET paceline::torch APPEND PROPERTY INTERFACE_COMPILE_FEATURES cxx_std_20)
   set(paceline_torch_FOUND TRUE)
 endif()

@@ -20,9 +20,21 @@ def run(*command, **options):
     return done
 
 
+def torch_with_cuda(place):
+    """(path, for CMAKE_PREFIX_PATH) What stands for PyTorch's package built with CUDA where there is no toolkit: its own CMake files end in an error."""
+    torch = place / "torch"
+    own_files = torch / "share/cmake/Torch"
+    own_files.mkdir(parents=True)
+    for part in ("include", "lib"):
+        (torch / part).symlink_to(next((SOURCE / ".venv/lib").glob(f"python3*/site-packages/torch/{part}")))
+    (torch / "version.py").write_text('__version__ = "2.13.0+cu130"\ncuda = "13.0"\n')
+    (own_files / "TorchConfig.cmake").write_text('message(FATAL_ERROR "Your installed Caffe2 version uses CUDA but I cannot find the CUDA libraries.")\n')
+    return torch / "share/cmake"
+
+
 def install_and_build(place):
     run("cmake", "--install", PROGRAM.parent.parent, "--prefix", place / "prefix")
-    torch = next((SOURCE / ".venv/lib").glob("python3*/site-packages/torch/share/cmake"))
+    torch = torch_with_cuda(place)
     run("cmake", "-G", "Ninja", "-S", SOURCE / "examples/own_module", "-B", place / "build", "-DCMAKE_BUILD_TYPE=Release",
         f"-DCMAKE_PREFIX_PATH={place / 'prefix'};{torch}", "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
     # The cache answers when neither the example nor an installed header has changed, wherever this run's files are.
@@ -87,9 +99,9 @@ def test_what_a_program_does_behind_the_job_is_waited_for(example):
 
 def test_a_program_that_never_ends_behind_the_job_is_named(example):
     paceline, program = example
-    words = [paceline, "run", "--workers", "2", "--servers", "1", "--stall-deadline", "3s", "--", "sh", "-c", '"$0" steps=5 && exec sleep 1000', program]
+    words = [paceline, "run", "--workers", "2", "--servers", "1", "--stall-deadline", "12s", "--", "sh", "-c", '"$0" steps=5 && exec sleep 1000', program]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1 and "still ran 3.0 s after the end of the job, and was killed; --stall-deadline" in done.stderr, done
+    assert done.returncode == 1 and "still ran 12.0 s after the end of the job, and was killed; --stall-deadline" in done.stderr, done
     assert done.stdout.count("accuracy") >= 2, "what it had said is there"
 
 
@@ -155,6 +167,32 @@ def test_collectives_need_neither_the_solver_nor_libraries_of_pictures(tmp_path)
     assert done.returncode != 0 and "zlib" in done.stdout + done.stderr, (done.stdout, done.stderr)
     done = configure(tmp_path / "tests", few, "-DPACELINE_PROGRAMS=OFF", "-DPACELINE_TESTS=ON")
     assert done.returncode != 0 and "need PACELINE_PROGRAMS" in done.stderr
+
+
+def test_the_trainer_takes_pytorch_with_cuda_where_no_toolkit_is(tmp_path):
+    torch = torch_with_cuda(tmp_path)
+    done = configure(tmp_path / "build", {**os.environ}, "-DPACELINE_TRAINER=ON", f"-DCMAKE_PREFIX_PATH={torch}")
+    assert done.returncode == 0, done.stderr
+    rules = (tmp_path / "build/build.ninja").read_text()
+    assert f"{tmp_path}/torch/lib/libtorch_cpu.so" in rules and f"-isystem {tmp_path}/torch/include" in rules
+    assert str(SOURCE / ".venv") not in rules, "another PyTorch than the one that was named"
+
+
+@pytest.mark.parametrize("version, said", (((1, 13, 1), 'Found unsuitable version "1.13.1", but required is at least "2.13"'), (None, "torch.utils.cmake_prefix_path")), ids=("old", "none"))
+def test_a_pytorch_that_is_too_old_or_not_there_is_named_with_the_remedy(tmp_path, version, said):
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(none LANGUAGES NONE)\n"
+        f"list(APPEND CMAKE_MODULE_PATH {SOURCE}/cmake)\nfind_package(LibTorch 2.13 REQUIRED)\n")
+    if version:
+        api = tmp_path / "torch/include/torch/csrc/api/include/torch"
+        api.mkdir(parents=True)
+        (api / "torch.h").touch()
+        (api / "version.h").write_text("".join(f"#define TORCH_VERSION_{part} {number}\n" for part, number in zip(("MAJOR", "MINOR", "PATCH"), version)))
+        (tmp_path / "torch/lib").mkdir()
+        for name in ("torch_cpu", "c10"):
+            (tmp_path / f"torch/lib/lib{name}.so").touch()
+    done = subprocess.run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={tmp_path}/torch"], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and said in " ".join(done.stderr.split()), done.stderr
 
 
 def test_warnings_are_errors_by_preset_only(tmp_path):

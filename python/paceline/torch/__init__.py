@@ -4,7 +4,7 @@ try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as missing:
     raise ModuleNotFoundError(
-        "paceline.torch needs PyTorch, which is not installed here: pip install torch==2.13.0 (a build without CUDA)", name=missing.name
+        "paceline.torch needs PyTorch, which is not installed here: pip install torch==2.13.0", name=missing.name
     ) from None
 
 from paceline import _backend
