@@ -74,7 +74,10 @@ int run_coordinator(const CoordinatorRequest& request) {
   std::optional<EventLines> events;  // with --events
   runtime::CoordinatorProcessOptions options = options_of(request, *place);
   options.decide = [&](job::JobSpec& spec, const wire::TensorTable& table, const runtime::Gathering& gathering) {
-    if (events && request.tells_gathered) events->add(event("gathered", true), Worth::kKept);
+    if (events && request.tells_gathered) {
+      events->add(event("gathered", true), Worth::kKept);
+      events->wait_written();  // before anybody is welcomed, and so can end well
+    }
     return decided(spec, table, request, gathering);
   };
   options.on_progress = [&](const Json& progress) {

@@ -21,6 +21,9 @@ class EventLines {
   explicit EventLines(std::FILE* to) : to_(to) {}
 
   void add(std::string line, Worth worth);
+  // Until all is written: for a line that has to be there before what happens next. Waits for the reader if more waits than a pipe
+  // holds.
+  void wait_written() { thread_.wait_idle(); }
 
  private:
   std::FILE* to_;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -42,6 +43,21 @@ TEST(EventLines, AReaderThatStandsStillHoldsUpNobodyAndMissesNothingButProgress)
   const auto count = std::ranges::count(text, '\n');
   EXPECT_GE(count, EventLines::kMostWaiting);
   EXPECT_LT(count, 2 * EventLines::kMostWaiting) << "something was left out";
+}
+
+TEST(EventLines, AreWrittenOnceThatWasWaitedFor) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
+  std::FILE* const to = ::fdopen(ends[1], "w");
+  EventLines lines(to);
+  for (int i = 0; i < 1000; ++i) {
+    lines.add("listening", Worth::kKept);
+    lines.add("gathered", Worth::kKept);
+    lines.wait_written();
+    ASSERT_EQ(read_all(ends[0]), "listening\ngathered\n") << "time " << i;
+  }
+  std::fclose(to);
+  ::close(ends[0]);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "base/error_line.h"
 #include "base/text.h"
 #include "paceline/progress.h"
+#include "paceline/train/endings.h"
 #include "paceline/train/going_on.h"
 #include "paceline/train/hosts.h"
 #include "paceline/train/metrics.h"
@@ -248,30 +249,35 @@ class WholeJob {
   }
 
   void notice_endings() {
-    for (std::size_t i = 0; i < children_.size(); ++i) {  // there may be more of them meanwhile
-      Child* const child = children_[i].get();
-      if (child->ended() || !child->try_wait()) continue;
+    std::vector<Ending> noticed;
+    // The coordinator last: if it has ended before one of the others, its end is noticed too.
+    for (std::size_t i = children_.size(); i-- > 0;) {
+      Child& child = *children_[i];
+      if (child.ended() || !child.try_wait()) continue;
       // Whom this process has killed is not to blame.
-      const bool well = child->wait_status() == 0 || killed_;
-      const bool killed = killing_signal(*child) > 0;
-      if (!well && killed && how_lost_.empty()) how_lost_ = fmt::format(". {}", how_it_ended(*child).sentence);
-      if (i == 0) {
-        // The job is over; who does not end by itself is ended, and nobody is blamed. A user's program may have more to do.
-        if (!well && blamed_.sentence.empty()) blamed_ = how_it_ended(*child);
-        programs_go_on_ = !request_.program.empty() && has_gathered() && ended_in_order(*child);
-        kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
-      } else if (well && !joined_before_it_ended(child)) {
-        blamed_ = {fmt::format("{} ended without joining the job", named(*child)), "never-joined"};
-        first_error_ = blamed_;
-        first_error_.sentence +=
-            "; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach";
-        kill_no_later_than(kGrace);
-      } else if (!well && blamed_.sentence.empty()) {
-        // In a job that has begun the others find out by themselves within the deadline, and know more.
-        const bool others_know = killed && joined_before_it_ended(child);
-        blamed_ = how_it_ended(*child);
-        kill_no_later_than(others_know ? from_seconds(request_.settings.limits.deadline) + kLastWords : kGrace);
-      }
+      noticed.push_back({.process = i, .killed = killing_signal(child) > 0, .well = child.wait_status() == 0 || killed_});
+    }
+    for (const Ending& ending : by_cause(std::move(noticed))) on_ending(ending, *children_[ending.process]);
+  }
+
+  void on_ending(const Ending& ending, const Child& child) {
+    if (!ending.well && ending.killed && how_lost_.empty()) how_lost_ = fmt::format(". {}", how_it_ended(child).sentence);
+    if (ending.process == 0) {
+      // The job is over; who does not end by itself is ended, and nobody is blamed. A user's program may have more to do.
+      if (!ending.well && blamed_.sentence.empty()) blamed_ = how_it_ended(child);
+      programs_go_on_ = !request_.program.empty() && has_gathered() && ended_in_order(child);
+      kill_no_later_than(programs_go_on_ ? from_seconds(request_.settings.limits.stall_deadline) : kGrace);
+    } else if (ending.well && !joined_before_it_ended(child)) {
+      blamed_ = {fmt::format("{} ended without joining the job", named(child)), "never-joined"};
+      first_error_ = blamed_;
+      first_error_.sentence +=
+          "; a program that 'paceline run' starts joins by paceline::Worker (paceline/torch.h) or paceline.torch.attach";
+      kill_no_later_than(kGrace);
+    } else if (!ending.well && blamed_.sentence.empty()) {
+      // In a job that has begun the others find out by themselves within the deadline, and know more.
+      const bool others_know = ending.killed && joined_before_it_ended(child);
+      blamed_ = how_it_ended(child);
+      kill_no_later_than(others_know ? from_seconds(request_.settings.limits.deadline) + kLastWords : kGrace);
     }
   }
 
@@ -280,14 +286,7 @@ class WholeJob {
     return is_remote(child) ? child.label() : fmt::format("{} (process {})", child.label(), child.pid());
   }
 
-  // 0: none. On another machine its exit code tells, as a shell's does.
-  int killing_signal(const Child& child) const {
-    constexpr int kSignalled = 128;
-    const int status = child.wait_status();
-    if (WIFSIGNALED(status)) return WTERMSIG(status);
-    const bool told = is_remote(child) && WEXITSTATUS(status) > kSignalled && WEXITSTATUS(status) <= kSignalled + SIGRTMAX;
-    return told ? WEXITSTATUS(status) - kSignalled : 0;
-  }
+  int killing_signal(const Child& child) const { return signal_that_killed(child.wait_status(), is_remote(child)); }
 
   SaidError how_it_ended(const Child& child) const {
     constexpr int kOfSsh = 255, kNotFound = 127;
@@ -314,12 +313,12 @@ class WholeJob {
                     named(**runs_on), to_text(from_seconds(request_.settings.limits.stall_deadline)));
   }
 
-  bool joined_before_it_ended(const Child* child) {
-    return killed_ || request_.reference || child == forking_ || !blamed_.sentence.empty() || children_[0]->ended() ||
-           has_gathered();
+  bool joined_before_it_ended(const Child& child) {
+    return killed_ || interrupts_ > 0 || request_.reference || &child == forking_ || !blamed_.sentence.empty() ||
+           children_[0]->ended() || has_gathered();
   }
 
-  // The coordinator has said so before it welcomed anybody, but that line may not have been read yet.
+  // The coordinator's line was in the pipe before it welcomed anybody, but may not have been read yet.
   bool has_gathered() {
     if (!gathered_) children_[0]->read_output([&](const std::string& line) { (void)on_event(line); });
     return gathered_;
