@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -221,6 +222,8 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
 
 int run_program(std::span<const AddCommand> commands, const std::vector<std::string>& words) {
   fill_closed_descriptors();
+  // A file that reaches the limit of `ulimit -f` is an error of whoever writes it, here and in all processes that this one starts.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     const int code = run(commands, words);
     // What was printed may only now meet a disk that is full.

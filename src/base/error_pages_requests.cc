@@ -43,9 +43,11 @@ constexpr ErrorPage kRequestPages[] = {
      "configuration `paceline options --schema` gives editors what is legal.",
      "Fetch or write the file again, or give another one. `paceline datasets pack` makes record files."},
     {"disk-full", "There is no space left",
-     "The disk, or this user's share of it, is full. What was to be written is lost; checkpoints that were complete stay good.",
-     "`df -h FOLDER` and `df -i FOLDER` for the folder in the sentence; where there are quotas, `quota`.",
-     "Free space, or write elsewhere (`--checkpoint`, `--output`). A job goes on with `--resume` from its last good checkpoint."},
+     "The disk, or this user's share of it, is full, or a file reached its limit. What was to be written is lost; checkpoints that "
+     "were complete stay good.",
+     "`df -h FOLDER` and `df -i FOLDER` for the folder in the sentence; `ulimit -f`; where there are quotas, `quota`.",
+     "Free space, raise the limit, or write elsewhere (`--checkpoint`, `--output`). A job goes on with `--resume` from its last "
+     "good checkpoint."},
     {"in-use", "Another process is using it",
      "A folder of checkpoints belongs to one job at a time, so that two do not write over each other.",
      "`pgrep -a paceline` shows what runs on this machine. On a shared disk the other job may run on another one.",

@@ -21,12 +21,13 @@ constexpr std::size_t kMostAtOnce = std::size_t{8} << 20;
 constexpr int kMostLinks = 40;  // the kernel's own limit
 
 const char* code_of_number(int number) {
-  if (number == ENOSPC || number == EDQUOT) return "disk-full";
+  if (number == ENOSPC || number == EDQUOT || number == EFBIG) return "disk-full";
   return number == ENOENT ? "no-file" : "";
 }
 
 Status system_error(const char* what, const std::string& path, int number) {
-  return Status(ErrorKind::kIo, fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(number)),
+  const char* hint = number == EFBIG ? "; 'ulimit -f' says how large a file may be" : "";
+  return Status(ErrorKind::kIo, fmt::format("cannot {} {}: {}{}", what, path, std::generic_category().message(number), hint),
                 {code_of_number(number), ""});
 }
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from jobs import PROGRAM, Job, Process, train, wait_until
+from jobs import PROGRAM, ROOT, Job, Process, train, wait_until
 from test_bad_input import refused
 
 
@@ -193,11 +193,27 @@ def test_a_name_of_thousands_of_parts_is_refused(tmp_path):
 
 
 def test_a_server_that_dies_while_it_writes_the_last_checkpoint_is_no_success(tmp_path, job):
-    # Its part is larger than a file may be, which kills it; a worker's is not.
-    with Process("train", "--json", *job, "--checkpoint", tmp_path / "runs", "--deadline", "2s", prefix=("prlimit", "--fsize=4000")) as process:
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", tmp_path / "kills.so", ROOT / "tests/python/kills_a_writer.c", "-ldl"], check=True, timeout=60)
+    with Process("train", "--json", *job, "--checkpoint", tmp_path / "runs", "--deadline", "2s", prefix=("env", f"LD_PRELOAD={tmp_path / 'kills.so'}")) as process:
         assert process.finish() == 1
     assert process.report()["checkpoint"] is None and not checkpoints(tmp_path / "runs")
     assert "no checkpoint of its last iteration 5" in process.the_error() and "server-0.bin" in process.the_error()
+
+
+SMALL_FILES = ("prlimit", "--fsize=4000")  # a server's part is larger, a worker's is not
+
+
+def test_a_limit_of_files_is_told_as_a_full_disk_is(tmp_path, job):
+    limit = "File too large; 'ulimit -f' says how large a file may be"
+    with Process("train", "--json", *job, "--checkpoint", tmp_path / "runs", prefix=SMALL_FILES) as process:
+        assert process.finish() == 1
+    assert process.report()["iterations"] == 5 and process.report()["checkpoint"] is None and not checkpoints(tmp_path / "runs")
+    assert "last iteration 5" in process.the_error() and "server-0.bin" in process.the_error() and limit in process.err
+    with Process("train", "--json", *job, "--checkpoint", tmp_path / "runs", "--checkpoint-every", 2, prefix=SMALL_FILES) as process:
+        process.finish()
+    assert process.report()["iterations"] == 5, "training goes on"
+    with Process("datasets", "pack", "mnist-5k", tmp_path / "packed", prefix=SMALL_FILES) as process:
+        assert process.finish() == 1 and process.the_code() == "PL-DISK-FULL" and limit in process.the_error()
 
 
 def test_the_only_checkpoint_that_does_not_fit_on_the_disk_is_no_success(tmp_path, job):
