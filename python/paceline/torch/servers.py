@@ -106,6 +106,13 @@ class ServerFront(Front):
             self.synchronize("backward")  # layers that this forward pass did not read
 
     def _conclude_entry(self, entry: Entry) -> None:
+        grad = entry.parameter.grad
+        if isinstance(grad, WaitingGrad) and grad.sent and not self.is_open(grad):
+            raise PacelineError(
+                f"update='server': the gradient of {entry.name} is the one that the last step has used, and servers apply a gradient once: a second step() needs a backward() "
+                f"before it, and optimizer.zero_grad() clears what no backward() finishes again. {server_rules.WORKER}",
+                subject=entry.name,
+            )
         super()._conclude_entry(entry)
         if not self.ledger.sent[entry.index] and self._waiting.pop(entry.index, None) is not None:
             entry.parameter.grad = None  # no mean comes for a gradient that this rank has not got
