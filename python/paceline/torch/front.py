@@ -62,7 +62,7 @@ class Front:
         with self.lock, torch._C.DisableTorchFunction():
             grad = entry.parameter.grad
             if grad is None:
-                return
+                raise refusals.gone_in_backward(entry)
             if entry.layer in self.ledger.due:
                 raise refusals.stale(entry)
             if self.paused:

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from paceline.torch import copies
+from paceline.torch import copies, memory, refusals
 from paceline.torch.front import Front
 from paceline.torch.references import Window
 from paceline.torch.table import Entry, Table, is_compiled, regions
@@ -104,14 +104,26 @@ class LoadGate(StateGate):
         super().__call__()
 
 
+class Before(copies.Hook):
+    """Post-accumulate hook in front of a parameter's others: what the parameter was."""
+
+    mark: tuple[int, int] | None = None
+
+    def __call__(self, parameter: torch.Tensor) -> None:
+        self.mark = memory.mark_of(parameter)
+
+
 class Arrival(copies.Hook):
     """Post-accumulate hook of a parameter."""
 
-    def __init__(self, front: Front, entry: Entry) -> None:
+    def __init__(self, front: Front, entry: Entry, before: Before | None) -> None:
         self.front = front
         self.entry = entry
+        self.before = before  # where the script's hooks are called first
 
     def __call__(self, parameter: torch.Tensor) -> None:
+        if self.before is not None and not self.front.inert and self.before.mark != memory.mark_of(parameter):
+            raise refusals.stepped_in_backward(self.entry)
         if torch.is_grad_enabled():  # backward(create_graph=True)
             with torch.no_grad():
                 with torch._C.DisableTorchFunction():
@@ -207,7 +219,13 @@ class Gates:
         """A parameter that does not learn refuses a hook: it is asked again at the end of every iteration."""
         if entry.index not in self._hooked and entry.parameter.requires_grad and entry.index not in self.front.exchange.frozen:
             self._hooked.add(entry.index)
-            self._handles.append(entry.parameter.register_post_accumulate_grad_hook(Arrival(self.front, entry)))  # type: ignore[no-untyped-call]
+            before = None
+            if hooks := entry.parameter._post_accumulate_grad_hooks:
+                before, theirs = Before(), list(hooks.items())
+                hooks.clear()  # autograd calls them as they were put in
+                self._handles.append(entry.parameter.register_post_accumulate_grad_hook(before))  # type: ignore[no-untyped-call]
+                hooks.update(theirs)
+            self._handles.append(entry.parameter.register_post_accumulate_grad_hook(Arrival(self.front, entry, before)))  # type: ignore[no-untyped-call]
 
     def watch_references(self) -> None:
         self.window.open()

@@ -16,6 +16,10 @@ NOTHING_FINISHED = (
     "torch.autograd.grad must store its result in parameter.grad"
 )
 SEVERAL = "Put all backward passes but the last into `with job.no_sync():`, or use attach(..., accumulate=N) or attach(..., expect='counted')"
+HOOKED = (
+    "a hook of this parameter (register_post_accumulate_grad_hook) has used it, as one that steps within backward() does. It has this rank's own part only, and ranks would "
+    "train apart; remove the hook and let optimizer.step() step"
+)
 COUNTED = "attach(..., expect='counted') needs each gradient finished as often in every iteration as in the first"
 
 
@@ -31,6 +35,20 @@ def touched_in_backward(entry: Entry, ledger: Ledger) -> PacelineError:
     return PacelineError(
         f"the gradient of {entry.name} was touched in backward() after it had been sent: a second backward pass before optimizer.step(), or a hook "
         f"that reads .grad. {COUNTED if ledger.counts else SEVERAL}",
+        subject=entry.name,
+    )
+
+
+def gone_in_backward(entry: Entry) -> PacelineError:
+    return PacelineError(
+        f"the gradient of {entry.name} was gone when backward() had finished it: {HOOKED}",
+        subject=entry.name,
+    )
+
+
+def stepped_in_backward(entry: Entry) -> PacelineError:
+    return PacelineError(
+        f"parameter {entry.name} was written to while backward() finished its gradient: {HOOKED}",
         subject=entry.name,
     )
 
