@@ -5,9 +5,10 @@ A mode of torch sees every operation on them, for a microsecond or two each, so 
 
 from __future__ import annotations
 
+import bisect
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from paceline._errors import PacelineError
 from paceline.torch.front import Front
 from paceline.torch.lock import is_mine
 from paceline.torch.looks import reader_of, seen
+from paceline.torch.memory import is_strided
+from paceline.torch.table import Entry, span
 from paceline.torch.waiting import ABOUT
 
 GET_GRAD = getattr(Tensor, "grad").__get__
@@ -45,10 +48,10 @@ class References(TorchFunctionMode):
                 if window.looks and (entry := window.front.table.of(args[0])) is not None:
                     return seen(window.front, entry, grad, reader_of(sys._getframe(1)))
             return grad
-        if func == Tensor.backward:
-            return self._backward(args, kwargs or {})
         if torch.compiler.is_compiling():
             return func(*args, **(kwargs or {}))
+        if func == Tensor.backward:
+            return self._backward(args, kwargs or {})
         for window in self.watched:
             if window.front.ledger.due and window.looks and func not in BESIDE:
                 window.look(func, args)
@@ -93,12 +96,34 @@ class Threads(threading.local):
 _here = Threads()
 
 
+class Memory:
+    """Whose parameters' memory a tensor of the script's own stands in, as `.data` does, kept from before attach."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        spans = sorted((*span(entry.parameter), entry.index) for entry in entries if is_strided(entry.parameter) and entry.parameter.numel())
+        self._entries = [entries[index] for _, _, index in spans]
+        self._begins = [begin for begin, _, _ in spans]
+        self._ends = [end for _, end, _ in spans]
+
+    def of(self, tensor: Tensor) -> Iterable[Entry]:
+        """All that it reaches into. `tensor` is of no subclass."""
+        if tensor.layout is not torch.strided or not self._begins:
+            return ()
+        begin = tensor.data_ptr()
+        first = bisect.bisect_right(self._ends, begin)
+        if first == len(self._begins):
+            return ()
+        end = begin + tensor.nbytes if tensor.is_contiguous() else span(tensor)[1]
+        return self._entries[first : bisect.bisect_left(self._begins, end)]
+
+
 class Window:
     """When one model's references are watched: from attach on, but not within a forward pass of it, and by the thread that has opened it."""
 
     def __init__(self, front: Front, refuse: bool) -> None:
         self.front = front
         self.refuse = refuse
+        self.memory = Memory(front.table.entries)
         self._mode: References | None = None
 
     @property
@@ -129,9 +154,11 @@ class Window:
 
     def look(self, func: Callable[..., Any], values: Any) -> None:
         for value in values:
-            if isinstance(value, nn.Parameter):
+            if isinstance(value, Tensor):
                 entry = self.front.table.of(value)
-                if entry is not None and entry.layer in self.front.ledger.due:
+                for entry in (entry,) if entry is not None else self.memory.of(value) if type(value) is Tensor else ():
+                    if entry.layer not in self.front.ledger.due:
+                        continue
                     if self.refuse:
                         raise PacelineError(
                             f"{getattr(func, '__name__', func)} reads parameter {entry.name} by a reference that is older than attach, before its update is applied; "

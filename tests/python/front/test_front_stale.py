@@ -218,3 +218,59 @@ def test_after_close_model_and_optimizer_are_as_they_came():
         F.cross_entropy(model(nets.words(9, 0)[0]), nets.words(9, 0)[1]).backward()
         optimizer.step()
         assert bits(model.state_dict()) != before
+
+
+ALIASES = {
+    ".data": lambda p: p.data,
+    "detach()": lambda p: p.detach(),
+    "a row": lambda p: p.data[-1:],
+    "from NumPy": lambda p: torch.from_numpy(p.detach().numpy()),
+    "across": lambda p: p.data.t() if p.dim() == 2 else p.data,
+}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+@pytest.mark.parametrize("by", ("each", "foreach", "reads"))
+def test_tensors_in_the_memory_of_parameters_kept_from_before_meet_new_values(alias, by):
+    """As WGAN clips its weights."""
+
+    def script(model, optimizer, rank, job, log):
+        held = [ALIASES[alias](p) for p in model.parameters()]
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+            if by == "reads":
+                log.append([value.sum().item() for value in held[2:]])
+            elif by == "each":
+                for value in held:
+                    value.clamp_(-0.2, 0.2)
+            else:
+                torch._foreach_mul_(held, 0.9)
+
+    compare(nets.mlp(), adam, script)
+    with pytest.raises(PacelineError, match="reads parameter [02].weight by a reference that is older than attach"):
+        attached(2, nets.mlp(), adam, script, check=True)
+
+
+def test_one_tensor_over_the_memory_of_several_parameters_meets_all_of_them():
+    def flattened(model):
+        flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+        begin = 0
+        for p in model.parameters():
+            p.data = flat[begin : begin + p.numel()].view_as(p)
+            begin += p.numel()
+        return adam(model)
+
+    def script(model, optimizer, rank, job, log):
+        first = next(model.parameters())
+        whole = first.data.as_strided((sum(p.numel() for p in model.parameters()),), (1,), first.storage_offset())
+        for iteration in range(3):
+            nets.backward(model, iteration, rank)
+            yield
+            optimizer.step()
+            optimizer.zero_grad()
+            whole.clamp_(-0.2, 0.2)
+
+    compare(nets.mlp(), flattened, script)
