@@ -2,9 +2,10 @@
 
     paceline.plan.servers(parameter_bytes=244e6, workers=8, bandwidth=1.25e9, compute_time=1.0, duplex="full")["servers"]
 
-Each function is one question; its arguments are the keys, sizes in bytes, rates in bytes/s, times in seconds, and it returns the answer
-as `paceline plan ... --json` prints it; `speedup`'s is a list, a row for each number of machines. A case without an answer is one with "feasible": False and a "reason"; a mistake is a
-PacelineError that names the key. `ask` answers many cases at once, `frame` the same as a pandas DataFrame. Arrays of NumPy are taken too.
+Each function is one question. Its arguments are the keys: sizes in bytes, rates in bytes/s, times in seconds, or texts with a unit
+("8GB", "10gbit", "100us"). It returns the answer as `paceline plan ... --json` prints it; `speedup` returns a list, a row for each number of
+machines. A case without an answer is one with "feasible": False and a "reason"; a mistake is a PacelineError that names the key. `ask`
+answers many cases at once, `frame` the same as a pandas DataFrame. Arrays of NumPy are taken too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if typing.TYPE_CHECKING:
 Answer = dict[str, object]
 Case = Mapping[str, object]
 Numbers = Sequence[float]
+Amount = typing.Union[float, str]  # bytes, bytes/s or seconds; or a text with its unit
 
 
 def questions() -> list[Answer]:
@@ -55,7 +57,7 @@ def _one(question: str, given: Mapping[str, object]) -> Answer:
 
 def batches(
     *,
-    start_up: float,
+    start_up: Amount,
     transfer: Numbers,
     forward: Numbers | None = None,
     backward: Numbers | None = None,
@@ -67,18 +69,20 @@ def batches(
     return _one("batches", locals())
 
 
-def iteration(*, nodes: int, bandwidth: float, layers: Sequence[Case]) -> Answer:
+def iteration(*, nodes: int, bandwidth: Amount, layers: Sequence[Case]) -> Answer:
     """The least time of one iteration that any schedule can reach. A layer has "bytes" (or "parameters"), "forward" and "backward"."""
     return _one("iteration", locals())
 
 
 def speedup(
     *,
-    bandwidth: float,
+    bandwidth: Amount,
     layers: Sequence[Case],
     machines: Sequence[int] | None = None,
-    start_up: float | None = None,
+    start_up: Amount | None = None,
     cards: int | None = None,
+    workers_per_machine: int | None = None,
+    host_rate: Amount | None = None,
     servers: int | None = None,
     speed: float | None = None,
     pushed: float | None = None,
@@ -91,7 +95,7 @@ def speedup(
     return typing.cast("list[Answer]", _answered("speedup", {key: value for key, value in locals().items() if value is not None}))
 
 
-def slice(*, nodes: int, bytes: float, alpha: float, bandwidth: float) -> Answer:
+def slice(*, nodes: int, bytes: Amount, alpha: Amount, bandwidth: Amount) -> Answer:
     """The slice size that balances start-up costs against the wait for a slice under way."""
     return _one("slice", locals())
 
@@ -99,13 +103,13 @@ def slice(*, nodes: int, bytes: float, alpha: float, bandwidth: float) -> Answer
 def collective(
     *,
     ranks: int,
-    bytes: float,
-    alpha: float,
-    gamma: float,
-    beta: float | None = None,
-    rates: Numbers | None = None,
+    bytes: Amount,
+    alpha: Amount,
+    gamma: Amount,
+    beta: Amount | None = None,
+    rates: Sequence[Amount] | None = None,
     root: int | None = None,
-    block: float | None = None,
+    block: Amount | None = None,
     operation: str = "broadcast",
     algorithm: str = "best",
 ) -> Answer:
@@ -133,13 +137,13 @@ def gpus(*, overhead: float | None = None, gpus: int | None = None, efficiency: 
 
 
 def servers(
-    *, parameter_bytes: float, workers: int, bandwidth: float, compute_time: float, duplex: str, worker_bandwidth: float | None = None
+    *, parameter_bytes: Amount, workers: int, bandwidth: Amount, compute_time: Amount, duplex: str, worker_bandwidth: Amount | None = None
 ) -> Answer:
     """How many parameter servers hide the traffic behind the computation (Lemma 3.2), and whether the workers' own links can."""
     return _one("servers", locals())
 
 
-def memory(*, mini_batch: int, memory: float, model: str | None = None, layers: Sequence[Case] | None = None) -> Answer:
+def memory(*, mini_batch: int, memory: Amount, model: str | None = None, layers: Sequence[Case] | None = None) -> Answer:
     """What a training step of a convolutional network needs by formula, in bits, and what is left of the device."""
     return _one("memory", locals())
 
@@ -165,15 +169,15 @@ def job(
     *,
     model: str,
     dataset_size: int,
-    memory: float,
+    memory: Amount,
     measurements: Case,
     mini_batches: Sequence[int] | None = None,
     workers: int | None = None,
     speedup: float | None = None,
     efficiency: float | None = None,
     overhead: float | None = None,
-    bandwidth: float | None = None,
-    worker_bandwidth: float | None = None,
+    bandwidth: Amount | None = None,
+    worker_bandwidth: Amount | None = None,
     dataset: str | None = None,
     duplex: str = "full",
 ) -> Answer:

@@ -91,7 +91,7 @@ Result<Bytes> parse_bytes(std::string_view text) {
 }
 
 Result<BytesPerSecond> parse_rate(std::string_view text) {
-  static constexpr std::array<Unit, 13> kUnits = {{{"bit", 0.125},
+  static constexpr std::array<Unit, 19> kUnits = {{{"bit", 0.125},
                                                    {"kbit", 125},
                                                    {"mbit", 125e3},
                                                    {"gbit", 125e6},
@@ -99,6 +99,12 @@ Result<BytesPerSecond> parse_rate(std::string_view text) {
                                                    {"Gbit", 125e6},
                                                    {"Mb/s", 125e3},
                                                    {"Gb/s", 125e6},
+                                                   {"kbps", 125},
+                                                   {"Kbps", 125},
+                                                   {"mbps", 125e3},
+                                                   {"Mbps", 125e3},
+                                                   {"gbps", 125e6},
+                                                   {"Gbps", 125e6},
                                                    {"B/s", 1},
                                                    {"KB/s", 1e3},
                                                    {"MB/s", 1e6},

@@ -89,7 +89,7 @@ def test_options_and_json_give_the_same_answer():
     by_options = run("batches", "--start-up", "0.5", "--transfer=1,2,3,4", "--forward=2,2,1,5", "--bounds", "1,4", "--algorithm", "given", "--json")
     assert json.loads(by_options.stdout)["bounds"] == [1, 4]
     layers = json.dumps(ITERATION["layers"])
-    by_options = run("iteration", "--nodes", "4", "--bandwidth", "1000", "--layers", layers, "--json")
+    by_options = run("iteration", "--nodes", "4", "--bandwidth", "1000B/s", "--layers", layers, "--json")
     assert json.loads(by_options.stdout) == ask("iteration", ITERATION)
     by_options = run("collective", "--ranks", "3", "--bytes", "4096", "--alpha", "10us", "--beta", "1ns", "--gamma", "0.1ns", "--block", "1024", "--operation",
                      "allreduce", "--algorithm", "lp", "--json")
@@ -227,17 +227,20 @@ def test_results_beyond_a_double_are_refused():
     (["batches", "--algorithm", "exat", "--input", "-"], ["--algorithm", "exat", "exact"]),
     (["batches", "--side", "both", "--input", "-"], ["--side", "both", "push"]),
     (["batches", "--algorithm", "", "--input", "-"], ["--algorithm"]),
-    (["slice", "--nodes", "x", "--bytes", "1", "--alpha", "1", "--bandwidth", "1"], ["--nodes", "'x'"]),
-    (["slice", "--nodes", "4", "--bytes", "1XB", "--alpha", "1", "--bandwidth", "1"], ["--bytes", "XB"]),
-    (["slice", "--nodes", "4", "--bytes", "-1", "--alpha", "1", "--bandwidth", "1"], ["--bytes", "negative"]),
-    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "1e400", "--bandwidth", "1"], ["--alpha"]),
-    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "nan", "--bandwidth", "1"], ["--alpha"]),
-    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "inf", "--bandwidth", "1"], ["--alpha"]),
+    (["slice", "--nodes", "x", "--bytes", "1", "--alpha", "1", "--bandwidth", "1B/s"], ["--nodes", "'x'"]),
+    (["slice", "--nodes", "4", "--bytes", "1XB", "--alpha", "1", "--bandwidth", "1B/s"], ["--bytes", "XB"]),
+    (["slice", "--nodes", "4", "--bytes", "-1", "--alpha", "1", "--bandwidth", "1B/s"], ["--bytes", "negative"]),
+    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "1e400", "--bandwidth", "1B/s"], ["--alpha"]),
+    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "nan", "--bandwidth", "1B/s"], ["--alpha"]),
+    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "inf", "--bandwidth", "1B/s"], ["--alpha"]),
     (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "1", "--bandwidth", "0gbit"], ["--bandwidth"]),
     (["batches", "--start-up", "1", "--transfer", "1,,2", "--forward", "1,2,3"], ["--transfer"]),
     (["batches", "--start-up", "1", "--transfer", "1,2,", "--forward", "1,2,3"], ["--transfer"]),
     (["batches", "--start-up", "1", "--transfer", "", "--forward", ""], ["transfer"]),
-    (["iteration", "--nodes", "1", "--bandwidth", "1", "--layers", "[{"], ["--layers"]),
+    (["slice", "--nodes", "4", "--bytes", "1", "--alpha", "1", "--bandwidth", "1000"], ["--bandwidth: '1000' is not a rate: it has no unit", "1gbit"]),
+    (["servers", "--parameter-bytes", "574", "--workers", "4", "--bandwidth", "10gbit", "--compute-time", "2s", "--duplex", "full"], ["--parameter-bytes: '574' has no unit", "574B"]),
+    (["memory", "--model", "lenet", "--mini-batch", "8", "--memory", "8"], ["--memory: '8' has no unit; write 8GB, or 8B if you mean bytes"]),
+    (["iteration", "--nodes", "1", "--bandwidth", "1B/s", "--layers", "[{"], ["--layers"]),
     (["collective", "--operation", "gather", "--input", "-"], ["--operation", "gather", "allreduce"]),
 ])
 def test_wrong_usage_is_one_line_that_names_what_and_what_is_legal(arguments, names):
@@ -426,7 +429,7 @@ def test_rates_that_are_alike_are_the_time_of_a_byte(operation):
     by_rates = {**{key: value for key, value in COLLECTIVE.items() if key != "beta"}, "rates": [125e6] * 3}
     own = {"broadcast": [0, 1, 2], "reduce": [1, 2, 0], "allreduce": [0, 1, 2]}[operation]
     assert ask("collective", by_rates, "--operation", operation) == {**by_beta, "order": own if by_beta["algorithm"] == "lp" else None}
-    by_options = run("collective", "--operation", operation, "--ranks", "3", "--bytes", "4096", "--alpha", "10us", "--rates", "1gbit,125MB/s,125e6", "--gamma", "0.1ns",
+    by_options = run("collective", "--operation", operation, "--ranks", "3", "--bytes", "4096", "--alpha", "10us", "--rates", "1gbit,125MB/s,125e6 B/s", "--gamma", "0.1ns",
                      "--block", "1024", "--json")
     assert json.loads(by_options.stdout) == ask("collective", by_rates, "--operation", operation)
 

@@ -251,6 +251,7 @@ def test_the_advice_on_classes_is_checked(tmp_path):
 def test_wrong_requests_and_missing_measurements_are_told(tmp_path):
     base = ("plan", "job", "--model", "lenet", "--dataset-size", 100, "--memory", "1GiB")
     file = written(tmp_path / "times.json", TIMES)
+    refused(*base[:-1], 8, "--measurements", file, names=["--memory: '8' has no unit; write 8GB"])
     refused(*base, cache=tmp_path, names=["paceline profile --convolutions --model lenet --mini-batches 8,16,32,64"])
     refused(*base, "--mini-batches", "8,12", "--measurements", file, names=["mini-batch 12", "paceline profile --convolutions --model lenet --mini-batches 8,12"])
     no_overhead = written(tmp_path / "no.json", {"measurements": TIMES["measurements"]})

@@ -112,6 +112,14 @@ WRONG = [
     ({"cards": 257}, "1 to 256"),
     ({"servers": 0}, "key 'servers' is 0"),
     ({"cards": 2, "servers": 2}, "'cards' and 'servers'"),
+    ({"workers_per_machine": 0}, "key 'workers_per_machine' is 0"),
+    ({"workers_per_machine": 2, "cards": 2}, "'workers_per_machine' and 'cards'"),
+    ({"workers_per_machine": 2, "servers": 2}, "'workers_per_machine' and 'servers'"),
+    ({"workers_per_machine": 3, "machines": [2, 86]}, "key 'machines' has 86 with 3 workers each; at most 256 workers"),
+    ({"host_rate": 0}, "key 'host_rate' is 0"),
+    ({"bandwidth": "1000"}, "key 'bandwidth' is \"1000\" (a string without a unit)"),
+    ({"bandwidth": "10 apples"}, "key 'bandwidth': '10 apples' is not a rate: unknown unit 'apples'"),
+    ({"start_up": "fast"}, "key 'start_up': 'fast' is not a time"),
     ({"speed": 0}, "'speed'"),
     ({"payload": 2}, "'payload' is 2"),
     ({"pushed": 0}, "'pushed'"),
@@ -143,6 +151,59 @@ def test_iterations_that_have_not_settled_are_not_told_where_they_are_below_the_
 @pytest.mark.parametrize(("more", "named"), WRONG)
 def test_settings_that_cannot_be(more, named):
     refused("speedup", "--input", "-", text=json.dumps({**SPEEDUP, **more}), names=[named])
+
+
+def test_amounts_may_be_texts_with_units_in_json_as_on_the_command_line():
+    as_number = ask("speedup", {**SPEEDUP, "bandwidth": 1.25e9, "start_up": 2e-5})
+    for rate in ("10gbit", "10gbps", "10Gbps", "1250MB/s", "10 Gb/s"):
+        assert ask("speedup", {**SPEEDUP, "bandwidth": rate, "start_up": "20us"}) == as_number
+
+
+SPARE = {key: value for key, value in SPEEDUP.items() if key not in ("machines", "start_up")} | {"bandwidth": "1gbit"}
+
+
+def test_several_workers_share_a_machines_link_and_a_ring_passes_it_once():
+    case = {**SPARE, "machines": [1, 2, 4]}
+    grouped, plain = ask("speedup", {**case, "workers_per_machine": 4}), ask("speedup", case)
+    ranks = ask("speedup", {**SPARE, "machines": [8, 16]})
+    assert column(grouped, "ddp") == [plain[0]["ddp"], *column(ranks, "ddp")] and column(grouped, "split")[1:] == column(ranks, "split")
+    assert column(grouped, "lower_bound") == column(plain, "lower_bound")  # one gradient a machine would do
+    assert grouped[0]["paceline"] == plain[0]["paceline"]
+    slow, slow_plain = (ask("speedup", {**case, **more, "bandwidth": 1e6}) for more in ({"workers_per_machine": 4}, {}))
+    # Each of four workers sends half of its gradients to the other machine, and as many values come back.
+    assert slow[1]["paceline"] == pytest.approx(4 * slow_plain[1]["paceline"], rel=0.05)
+    assert slow[1]["fastest"] == "split" and slow[1]["split"] < slow[1]["ddp"] < slow[1]["paceline"] and slow[1]["limited_by"] == "link"
+    assert "; the split baseline is faster: " in slow[1]["why"]
+
+
+def test_a_machine_that_sends_less_than_its_link_carries_is_as_one_with_a_slower_link():
+    capped = ask("speedup", {**SPARE, "bandwidth": "100gbit", "host_rate": "1gbit"})
+    slower = ask("speedup", {**SPARE, "payload": 1})
+    assert [{**row, "why": ""} for row in capped] == [{**row, "why": ""} for row in slower]
+    assert column(capped, "rate") == [125e6] * len(capped)
+
+
+def test_what_a_large_label_is_taken_for_is_said():
+    large = {**SPARE, "bandwidth": "25gbit"}
+    said = ask("speedup", large)[0]
+    assert "every machine sends 23.9 Gb/s" in said["assumed"] and said["rate"] == pytest.approx(25e9 / 8 * 1448 / 1514)
+    assert "\nassumed: every machine sends 23.9 Gb/s" in run("speedup", "--input", "-", text=json.dumps(large)).stdout
+    for more in ({"bandwidth": "10gbit"}, {"host_rate": "5gbit"}, {"payload": 0.5}):
+        assert ask("speedup", {**large, **more})[0]["assumed"] is None
+
+
+def test_start_ups_are_named_where_they_hold_an_iteration_up_and_a_faster_rival_too():
+    tiny = [{"bytes": 4000, "forward": 0.0001, "backward": 0.0002}] * 100
+    case = {"bandwidth": "10gbit", "start_up": "100us", "machines": [16], "layers": tiny}
+    (row,) = ask("speedup", case, "--schedule", "layer-wise")
+    assert row["limited_by"] == "start-ups" and row["fastest"] == "ddp" and row["paceline"] > 1.5 * row["ddp"], row
+    (free,) = ask("speedup", {**case, "start_up": 0}, "--schedule", "layer-wise")
+    assert free["limited_by"] != "start-ups", free
+
+
+def test_whoever_should_stay_with_one_machine_reads_what_the_others_lack():
+    last = run("speedup", "--input", "-", text=json.dumps({**SPEEDUP, "bandwidth": 1e6})).stdout.splitlines()[-1]
+    assert "limited by computing; 4 machines make 0." in last and "limited by link; in the mean each adds less than half of its own work" in last, last
 
 
 # ---- Measured first

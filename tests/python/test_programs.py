@@ -66,7 +66,7 @@ def test_mistakes_are_told_as_before():
         (["plan", "job", "--model", "lenet", "--dataset-size", "4000", "--memory", "1GB", "--speedup", "3", "--overhead", ""], "--overhead needs a value"),
         (["train", "--workers", "0x10"], "--workers cannot be '0x10'; legal: a whole number, 1 to 100000"),
         (["bench", "prediction", "--seed", "-1"], "--seed is -1; legal: 0 to 9000000000000000"),
-        (["plan", "speedup", "--input", "vgg19", "--bandwidth", "0.1", "--machines", "2"], "case 0: key 'bandwidth' lets an iteration of 2 machines take 5.747e+09 s; from "),
+        (["plan", "speedup", "--input", "vgg19", "--bandwidth", "0.1B/s", "--machines", "2"], "case 0: key 'bandwidth' lets an iteration of 2 machines take 5.747e+09 s; from "),
         (["plan", "speedup", "--input", "vgg19", "--bandwidth", "1gbit", "--start-up", "1e10s"], "case 0: key 'start_up' is 1e+10 s; at most "),
         (["plan", "speedup", "--input", "vgg19", "--bandwidth", "1gbit", "--picture", ""], "--picture: is empty; give a name"),
         (["plan", "job", "--model", "lenet", "--dataset-size", "4000", "--memory", "1GB", "--measurements", ""], "--measurements: is empty; give a name"),

@@ -1,7 +1,6 @@
 #include "paceline/plan/case_options.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -26,36 +25,14 @@ std::optional<double> plain_number(std::string_view text) {
   return value;
 }
 
-// Not parse_duration, which counts whole nanoseconds: a formula may well be asked about 0.1 ns per byte. Dividing by a power of ten
-// that is exact gives the same double as the number written in seconds.
-Result<Json> seconds_from_text(const std::string& text) {
-  struct Unit {
-    std::string_view name;
-    double divisor;
-  };
-  static constexpr std::array<Unit, 5> kUnits = {{{"ns", 1e9}, {"us", 1e6}, {"ms", 1e3}, {"s", 1}, {"", 1}}};
-  for (const Unit& unit : kUnits) {
-    if (text.size() <= unit.name.size() || !text.ends_with(unit.name)) continue;
-    if (const auto number = plain_number(std::string_view(text).substr(0, text.size() - unit.name.size())))
-      return Json(*number / unit.divisor);
-  }
-  PACELINE_ASSIGN_OR_RETURN(const Duration duration, parse_duration(text));
-  return Json(seconds(duration));
-}
-
 Result<Json> number_from_text(const std::string& text) {
   const auto number = plain_number(text);
   if (!number || !std::isfinite(*number)) return wrong("'{}' is not a number", text);
   return Json(*number);
 }
 
-Result<Json> rate_from_text(const std::string& text) {
-  if (const auto number = plain_number(text)) return Json(*number);
-  PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond rate, parse_rate(text));
-  return Json(rate.value);
-}
-
-Result<Json> list_from_text(const std::string& text, Result<Json> (*item_from_text)(const std::string&)) {
+template <typename Read>
+Result<Json> list_from_text(const std::string& text, const Read& item_from_text) {
   Json list = Json::array();
   std::size_t start = 0;
   while (!text.empty() && start <= text.size()) {
@@ -71,15 +48,10 @@ Result<Json> list_from_text(const std::string& text, Result<Json> (*item_from_te
 
 Result<Json> value_from_text(const Key& key, const std::string& text) {
   switch (key.type) {
-    case KeyType::kBytes: {
-      if (const auto number = plain_number(text)) return Json(*number);
-      PACELINE_ASSIGN_OR_RETURN(const Bytes bytes, parse_bytes(text));
-      return Json(bytes.count);
-    }
+    case KeyType::kBytes:
     case KeyType::kRate:
-      return rate_from_text(text);
     case KeyType::kSeconds:
-      return seconds_from_text(text);
+      return planner::amount_from_text(key, text);
     case KeyType::kNumber:
     case KeyType::kCount:
       return number_from_text(text);
@@ -89,7 +61,7 @@ Result<Json> value_from_text(const Key& key, const std::string& text) {
     case KeyType::kCounts:
       return list_from_text(text, number_from_text);
     case KeyType::kRates:
-      return list_from_text(text, rate_from_text);
+      return list_from_text(text, [&key](const std::string& item) { return planner::amount_from_text(key, item); });
     case KeyType::kJson:
       return planner::parse_json(text, "the JSON text", CaseIndex::kNone);
   }

@@ -17,8 +17,8 @@ std::string option_name(const std::string& key);
 // The values of the options that were given, by key name, checked; of any of the keys.
 Result<Json> values_from_options(const planner::Question& question, const std::map<std::string, std::string>& values);
 
-// One case from the options that were given, by key name. Units are allowed as in base/text.h; a plain number means seconds, bytes
-// or bytes/s; lists are separated by commas; a kJson key is a JSON text. Errors name the option.
+// One case from the options that were given, by key name. Amounts as planner::amount_from_text reads them; lists are separated by
+// commas; a kJson key is a JSON text. Errors name the option.
 Result<Json> case_from_options(const planner::Question& question, const std::map<std::string, std::string>& values);
 
 }  // namespace paceline::cli

@@ -43,10 +43,9 @@ Result<BytesPerSecond> rate(const char* option, const std::string& text) {
 Result<JobQuestion> question_of(const Asked& asked, const CLI::App& command) {
   JobQuestion question = asked.question;
   const auto given = [&command](const char* option) { return command.count(option) > 0; };
-  auto memory = parse_bytes(asked.memory);
-  if (!memory.ok()) return at("--memory", memory.status());
-  if (memory->count < 1) return wrong("--memory is {}; it must be above zero", asked.memory);
-  question.memory = *memory;
+  PACELINE_ASSIGN_OR_RETURN(const Json memory, values_from_options(*planner::find_question("job"), {{"memory", asked.memory}}));
+  question.memory.count = memory["memory"];
+  if (question.memory.count < 1) return wrong("--memory is {}; it must be above zero", asked.memory);
   if (given("--workers")) question.workers = asked.workers;
   if (given("--speedup")) question.speedup = asked.speedup;
   if (given("--efficiency")) question.efficiency = asked.efficiency;

@@ -76,7 +76,14 @@ std::string table_of(const Json& rows) {
   }
   const bool several = (*best)["machines"] > 1;
   const char* verdict = !several ? "stay with one machine" : (*best)["worth"].get<bool>() ? "worth it" : "does not pay";
-  return text + fmt::format("\n{}: {}\n", verdict, (*best)["why"].get<std::string>());
+  std::string why = (*best)["why"].get<std::string>();
+  if (!several && rows.size() > 1) {  // the best of the others, and what it lacks
+    const auto other = [](const Json& one) { return std::pair(one["machines"] > 1, one["speedup"].get<double>()); };
+    why += "; " + std::ranges::max_element(rows, {}, other)->at("why").get<std::string>();
+  }
+  if (const Json& assumed = rows.at(0)["assumed"]; !assumed.is_null())
+    text += fmt::format("\nassumed: {}\n", assumed.get<std::string>());
+  return text + fmt::format("\n{}: {}\n", verdict, why);
 }
 
 class SpeedupExtension final : public Extension {
@@ -205,7 +212,7 @@ class SpeedupExtension final : public Extension {
     for (const Json& link : links) start_up = std::max(start_up, link.at("round_trip").get<double>() / 2);
     const auto open = [&](const char* key) { return !given.contains(key) && !in_cases_.contains(key); };
     if (open("payload")) values["payload"] = "1";  // it is what a program could send
-    values["bandwidth"] = fmt::format("{}", slowest->at("rate").get<double>());
+    values["bandwidth"] = fmt::format("{}B/s", slowest->at("rate").get<double>());
     if (open("start_up")) values["start_up"] = fmt::format("{}", start_up);
     if (open("machines")) values["machines"] = counts_to(hosts_.names.size());
     say(fmt::format("{} from {} to {}, the slowest of {} directions", to_text(BytesPerSecond{slowest->at("rate").get<double>()}),

@@ -1,7 +1,10 @@
 #include "planner/questions/cases.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
+#include <optional>
 
 #include <fmt/ranges.h>
 
@@ -40,6 +43,50 @@ Status checked_inside(const Json& value, const std::string& where) {
   return {};
 }
 
+std::optional<double> plain_number(std::string_view text) {
+  double value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<Json> bytes_from_text(const Key& key, const std::string& text) {
+  if (const auto number = plain_number(text)) {
+    if (*number > 0 && *number < key.bare_from)
+      return wrong("'{}' has no unit; write {}GB, or {}B if you mean bytes", text, text, text);
+    return Json(*number);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const Bytes bytes, parse_bytes(text));
+  return Json(bytes.count);
+}
+
+// Not parse_duration, which counts whole nanoseconds: a formula may well be asked about 0.1 ns per byte. Dividing by a power of ten
+// that is exact gives the same double as the number written in seconds.
+Result<Json> seconds_from_text(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    double divisor;
+  };
+  static constexpr std::array<Unit, 5> kUnits = {{{"ns", 1e9}, {"us", 1e6}, {"ms", 1e3}, {"s", 1}, {"", 1}}};
+  for (const Unit& unit : kUnits) {
+    if (text.size() <= unit.name.size() || !text.ends_with(unit.name)) continue;
+    if (const auto number = plain_number(std::string_view(text).substr(0, text.size() - unit.name.size())))
+      return Json(*number / unit.divisor);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const Duration duration, parse_duration(text));
+  return Json(seconds(duration));
+}
+
+// A text with its unit stands for its number.
+Result<Json> number_of(const Key& key, const Json& value, const std::string& where) {
+  if (!value.is_string()) return value;
+  if (plain_number(value.get<std::string>()))
+    return wrong("{} is {} (a string without a unit); it must be a number, or a text with its unit", where, brief(value));
+  auto number = amount_from_text(key, value.get<std::string>());
+  if (!number.ok()) return wrong("{}: {}", where, number.status().message());
+  return number;
+}
+
 const Key* find_key(const Question& question, const std::string& name) {
   const auto found = std::find_if(question.keys.begin(), question.keys.end(), [&](const Key& key) { return key.name == name; });
   return found == question.keys.end() ? nullptr : &*found;
@@ -47,17 +94,32 @@ const Key* find_key(const Question& question, const std::string& name) {
 
 }  // namespace
 
+Result<Json> amount_from_text(const Key& key, const std::string& text) {
+  if (key.type == KeyType::kBytes) return bytes_from_text(key, text);
+  if (key.type == KeyType::kSeconds) return seconds_from_text(text);
+  PACELINE_ASSIGN_OR_RETURN(const BytesPerSecond rate, parse_rate(text));
+  return Json(rate.value);
+}
+
 Result<Json> checked_value(const Key& key, const Json& value, const std::string& where) {
   switch (key.type) {
-    case KeyType::kBytes:
     case KeyType::kCount: {
       PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, checked_count(value, where));
       return Json(count);
     }
-    case KeyType::kSeconds:
-    case KeyType::kNumber:
-    case KeyType::kRate: {
+    case KeyType::kBytes: {
+      PACELINE_ASSIGN_OR_RETURN(const Json said, number_of(key, value, where));
+      PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, checked_count(said, where));
+      return Json(count);
+    }
+    case KeyType::kNumber: {
       PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value, where));
+      return Json(number);
+    }
+    case KeyType::kSeconds:
+    case KeyType::kRate: {
+      PACELINE_ASSIGN_OR_RETURN(const Json said, number_of(key, value, where));
+      PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(said, where));
       if (key.type == KeyType::kRate && number == 0) return wrong("{} is 0; a rate must be above zero", where);
       return Json(number);
     }
@@ -76,8 +138,10 @@ Result<Json> checked_value(const Key& key, const Json& value, const std::string&
           PACELINE_ASSIGN_OR_RETURN(const std::int64_t count, checked_count(value[i], element));
           list.push_back(count);
         } else {
-          PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(value[i], element));
-          if (key.type == KeyType::kRates && number == 0) return wrong("{} is 0; a rate must be above zero", element);
+          const bool rate = key.type == KeyType::kRates;
+          PACELINE_ASSIGN_OR_RETURN(const Json said, rate ? number_of(key, value[i], element) : Result<Json>(value[i]));
+          PACELINE_ASSIGN_OR_RETURN(const double number, checked_number(said, element));
+          if (rate && number == 0) return wrong("{} is 0; a rate must be above zero", element);
           list.push_back(number);
         }
       }

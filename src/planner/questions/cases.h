@@ -26,7 +26,11 @@ Result<Cases> read_cases(const Question& question, const std::string& text, cons
 // One case. Errors name the key, which is their subject.
 Result<Json> checked_case(const Question& question, const Json& given, const Json& beside);
 
-// The value of a key. Errors name `where`.
+// The number that a text says, for a key of bytes, a rate or seconds, with units as in base/text.h. Without a unit it is bytes or
+// seconds; a rate has to say one ("1000" is a unit forgotten), and so has a size below the key's `bare_from`.
+Result<Json> amount_from_text(const Key& key, const std::string& text);
+
+// The value of a key: amounts as numbers, or as texts with their unit. Errors name `where`.
 Result<Json> checked_value(const Key& key, const Json& value, const std::string& where);
 
 }  // namespace paceline::planner

@@ -174,7 +174,7 @@ Question servers_question() {
       .name = "servers",
       .purpose =
           "How many parameter servers hide the traffic behind the computation (Lemma 3.2), and whether the workers' own links can",
-      .keys = {{"parameter_bytes", KeyType::kBytes, "size of the model"},
+      .keys = {{"parameter_bytes", KeyType::kBytes, "size of the model", true, Beside::kNothing, kBareFrom},
                {"workers", KeyType::kCount, "workers, 1 or more"},
                {"bandwidth", KeyType::kRate, "of a server's link, and of a worker's unless worker_bandwidth says otherwise"},
                {"worker_bandwidth", KeyType::kRate, "of a worker's link (default: bandwidth)", false},

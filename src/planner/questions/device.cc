@@ -56,7 +56,7 @@ Question memory_question() {
           .keys = {{"model", KeyType::kText, "a network that 'paceline models' lists", false},
                    {"layers", KeyType::kJson, "in place of model: the \"layers\" that 'paceline models NAME --json' prints", false},
                    {"mini_batch", KeyType::kCount, "samples in an iteration, 1 or more"},
-                   {"memory", KeyType::kBytes, "of the device"}},
+                   {"memory", KeyType::kBytes, "of the device", true, Beside::kNothing, kBareFrom}},
           .choices = {},
           .answer = answer_memory};
 }

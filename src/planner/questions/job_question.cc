@@ -68,7 +68,7 @@ Question job_question() {
       .purpose = "Mini-batch, convolution algorithms, workers and servers for a job, from measured times",
       .keys = {{"model", KeyType::kText, "a network that 'paceline models' lists"},
                {"dataset_size", KeyType::kCount, "samples of a data epoch, 1 or more"},
-               {"memory", KeyType::kBytes, "of one worker"},
+               {"memory", KeyType::kBytes, "of one worker", true, Beside::kNothing, kBareFrom},
                {"measurements", KeyType::kJson, "measured times, as 'paceline profile --convolutions --json' prints them"},
                {"mini_batches", KeyType::kCounts, "candidates; absent: all that were measured", false},
                {"workers", KeyType::kCount, "workers; or give speedup, or efficiency; absent: 1", false},

@@ -14,6 +14,7 @@
 namespace paceline::planner {
 
 // What a key holds. All numbers are finite and not negative; a rate is above zero; bytes and counts are whole and at most 2^53.
+// An amount may be a text with its unit, too: "10gbit", "8GB", "100us".
 // kJson is any JSON value (an array of rows, of objects): the answer checks its form, its numbers have been checked.
 enum class KeyType { kBytes, kRate, kSeconds, kNumber, kCount, kText, kNumbers, kRates, kCounts, kJson };
 const char* to_string(KeyType type);  // "bytes"
@@ -27,7 +28,11 @@ struct Key {
   std::string help;
   bool required = true;
   Beside beside = Beside::kNothing;
+  double bare_from = 0;  // of kBytes, as text: a smaller number has to say its unit, since one was more likely forgotten
 };
+
+// No model and no device has fewer bytes.
+inline constexpr double kBareFrom = 1024;
 
 struct Choice {  // what holds for all cases: algorithm, objective, side
   std::string name;

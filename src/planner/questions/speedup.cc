@@ -5,21 +5,18 @@
 #include "base/amounts.h"
 #include "base/wrong.h"
 #include "cost/rivals.h"
-#include "planner/questions/layer_loads.h"
+#include "planner/questions/speedup_case.h"
 #include "planner/tuning/tune.h"
 #include "simulation/predict.h"
 
 namespace paceline::planner {
 namespace {
 
-constexpr std::int64_t kMostNodes = 256;
-constexpr double kUsualStartUp = 100e-6;  // of a message, as bench prediction has it (docs/cli.md)
 // Of all nodes in an iteration, so that an answer takes seconds at most: where candidates are compared, where one is stepped, and
 // where somebody asks for one by name.
 constexpr double kFewMessages = 4'000, kMostMessages = 60'000, kMostByName = 3'000'000;
-constexpr double kUsualPayload = 1448.0 / 1514;  // of a link's bytes: TCP with time stamps in Ethernet frames of 1500 bytes
-constexpr double kWorth = 0.5;                   // the share of its own work that a machine has to add in the mean
-constexpr double kLongest = 1e7, kLongestStartUp = 1'000;  // seconds, so that some iterations fit into virtual time
+constexpr double kWorth = 0.5;    // the share of its own work that a machine has to add in the mean
+constexpr double kLongest = 1e7;  // seconds, so that some iterations fit into virtual time
 
 // Layers without parameters are computed and not sent: with the layer before them, whose gate they wait for and whose gradient
 // waits for them. Those in front of all others wait for no gate, and are one layer.
@@ -67,20 +64,13 @@ Result<Stepped> tuned(const simulation::Job& job, const simulation::Cluster& clu
   return stepped(job, schedule, cluster);
 }
 
-// What a case and its choices say of the machines and how they communicate.
-struct Setting {
-  cost::RivalLink link;
-  double payload = kUsualPayload;       // share of the link's rate that what is sent has; the bound counts all of it
-  std::int32_t cards = 0, servers = 0;  // 0: a card for each machine, a server beside every worker
-  std::string schedule;
-  tuning::Given given;
-};
-
 // The bound counts a node's pushes and values on one link; `share`: what of it they have. A gradient that is sent smaller makes the
 // link that much faster. A server of its own gets pushes one way and sends values the other, from and to all workers. Machines
 // behind a card exchange over it only with those behind others; some may compute while others have it, so the first layers hold up
 // nobody.
-cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64_t nodes, const Setting& setting, double pushed) {
+// Workers of one machine could add their gradients before anything is sent: for the bound `nodes` are machines.
+cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64_t nodes, const SpeedupCase& setting,
+                          double pushed) {
   const auto all = static_cast<double>(nodes);
   const std::int64_t behind = setting.cards == 0 ? 1 : (nodes + setting.cards - 1) / setting.cards;
   double share = 2 / (1 + pushed);
@@ -89,7 +79,7 @@ cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64
   // One machine with servers elsewhere sends and receives everything, as each of two that share it.
   const bool alone = setting.servers > 0 && nodes == 1;
   if (alone) share = 1;
-  cost::LowerBound bound = cost::iteration_lower_bound(layers, alone ? 2 : nodes, {setting.link.rate.value * share});
+  cost::LowerBound bound = cost::iteration_lower_bound(layers, alone ? 2 : nodes, {setting.link.value * share});
   if (behind == 1) return bound;
   if (behind >= nodes) bound.transfer = 0;
   bound.tail = 0;
@@ -97,7 +87,7 @@ cost::LowerBound bound_of(const std::vector<cost::LayerLoad>& layers, std::int64
   return bound;
 }
 
-Result<Stepped> by_name(const Setting& setting, const simulation::Job& job, const simulation::Cluster& cluster) {
+Result<Stepped> by_name(const SpeedupCase& setting, const simulation::Job& job, const simulation::Cluster& cluster) {
   PACELINE_ASSIGN_OR_RETURN(auto schedule, scheduling::parse_schedule_name(setting.schedule));
   schedule.push = setting.given.push.value_or(schedule.push);
   schedule.batching = setting.given.batching.value_or(schedule.batching);
@@ -108,44 +98,71 @@ Result<Stepped> by_name(const Setting& setting, const simulation::Job& job, cons
   return stepped(job, schedule, cluster);
 }
 
-Result<double> with_paceline(const Setting& setting, const simulation::Job& job, std::int64_t nodes, double computing,
-                             double lower_bound) {
-  const bool apart = setting.servers > 0;
-  if ((nodes == 1 && !apart) || job.table.tensors.empty()) return computing;
+// What stays inside a machine takes no time.
+simulation::Cluster cluster_of(const SpeedupCase& setting, std::int64_t machines) {
   using Layout = simulation::Cluster::Layout;
-  const auto count = static_cast<std::int32_t>(nodes);
-  const simulation::Cluster cluster{.workers = count,
-                                    .servers = apart ? setting.servers : count,
-                                    .layout = apart ? Layout::kSeparate : Layout::kShared,
-                                    .link = {setting.link.rate.value * setting.payload},
-                                    .cards = setting.cards,
-                                    .start_up = setting.link.start_up,
-                                    .processing = simulation::kUsualProcessing};
-  PACELINE_ASSIGN_OR_RETURN(const Stepped seen,
-                            setting.schedule == "tuned" ? tuned(job, cluster, setting.given) : by_name(setting, job, cluster));
-  // Only iterations that have not settled can be shorter than the bound, but for nanoseconds that were rounded in each layer.
-  const double rounding = 4e-9 * static_cast<double>(job.forward.size());
-  if (seen.iteration >= lower_bound - rounding) return std::max(seen.iteration, lower_bound);
-  PACELINE_ASSIGN_OR_RETURN(const double settled, simulation::predict_settled(job, seen.schedule, cluster));
-  return std::max(settled, lower_bound);  // of a few that are as long but for half a percent
-}
-
-Result<std::vector<std::int64_t>> machines_of(const Json& input) {
-  if (!input.contains("machines")) return std::vector<std::int64_t>{1, 2, 4, 8, 16};
-  const auto nodes = input["machines"].get<std::vector<std::int64_t>>();
-  if (nodes.empty()) return wrong_key("machines", " is empty; at least one number of machines is needed");
-  for (const std::int64_t count : nodes) {
-    if (count < 1 || count > kMostNodes)
-      return wrong_key("machines", " has {}; from 1 to {} machines can be asked for", count, kMostNodes);
-  }
-  return nodes;
+  const bool apart = setting.servers > 0;
+  const auto workers = static_cast<std::int32_t>(machines) * setting.per_machine;
+  return {.workers = workers,
+          .servers = apart ? setting.servers : workers,
+          .layout = apart ? Layout::kSeparate : Layout::kShared,
+          .link = setting.sent.rate,
+          .cards = setting.per_machine > 1 ? static_cast<std::int32_t>(machines) : setting.cards,
+          .start_up = setting.sent.start_up,
+          .processing = simulation::kUsualProcessing};
 }
 
 // What holds an iteration up most: computing, the bytes that a link has to carry, or the first layers, whose gradients come last.
-std::string limit_of(const cost::LowerBound& bound) {
+const char* limit_of(const cost::LowerBound& bound) {
   constexpr double kAsGood = 0.99;
   if (bound.computation >= kAsGood * bound.lower_bound) return "computing";
   return bound.transfer >= kAsGood * bound.lower_bound ? "link" : "first layers";
+}
+
+// Where an iteration is far from the bound, messages that cost nothing to start tell whether their start-ups hold it up.
+Result<std::string> limit_of(const cost::LowerBound& bound, const Stepped& seen, const simulation::Job& job,
+                             simulation::Cluster cluster) {
+  constexpr double kFar = 1.1;
+  const std::string limit = limit_of(bound);
+  if (seen.iteration <= kFar * bound.lower_bound) return limit;
+  cluster.start_up = 0;
+  PACELINE_ASSIGN_OR_RETURN(const Stepped at_once, stepped(job, seen.schedule, cluster));
+  if (seen.iteration - at_once.iteration > (seen.iteration - bound.lower_bound) / 2) return std::string("start-ups");
+  return limit == "computing" ? "link" : limit;  // it has more to carry than the bound counts
+}
+
+struct Foreseen {
+  double iteration = 0;  // seconds
+  std::string limit;
+};
+
+Result<Foreseen> with_paceline(const SpeedupCase& setting, const simulation::Job& job, std::int64_t machines,
+                               const cost::LowerBound& bound) {
+  if ((machines == 1 && setting.servers == 0) || job.table.tensors.empty()) return Foreseen{bound.computation, limit_of(bound)};
+  const double lower_bound = bound.lower_bound;
+  const simulation::Cluster cluster = cluster_of(setting, machines);
+  PACELINE_ASSIGN_OR_RETURN(Stepped seen,
+                            setting.schedule == "tuned" ? tuned(job, cluster, setting.given) : by_name(setting, job, cluster));
+  // Only iterations that have not settled can be shorter than the bound, but for nanoseconds that were rounded in each layer.
+  const double rounding = 4e-9 * static_cast<double>(job.forward.size());
+  if (seen.iteration < lower_bound - rounding) {
+    PACELINE_ASSIGN_OR_RETURN(seen.iteration, simulation::predict_settled(job, seen.schedule, cluster));
+  }
+  seen.iteration = std::max(seen.iteration, lower_bound);  // of a few that are as long but for half a percent
+  PACELINE_ASSIGN_OR_RETURN(std::string limit, limit_of(bound, seen, job, cluster));
+  return Foreseen{seen.iteration, std::move(limit)};
+}
+
+// The column that is faster than Paceline's by more than such a prediction can tell; Paceline's where none is.
+struct Fastest {
+  const char *key = "paceline", *name = "Paceline";
+  double iteration = 0;  // seconds
+};
+
+Fastest fastest_of(double own, double split, double ddp) {
+  constexpr double kAsFast = 0.99;
+  const Fastest rival = split < ddp ? Fastest{"split", "the split baseline", split} : Fastest{"ddp", "DDP", ddp};
+  return rival.iteration < kAsFast * own ? rival : Fastest{.iteration = own};
 }
 
 // `servers` are on machines of their own.
@@ -153,50 +170,16 @@ bool pays(std::int64_t workers, std::int64_t servers, double speedup) {
   return speedup >= kWorth * static_cast<double>(workers + servers);
 }
 
-std::string why(std::int64_t workers, std::int64_t servers, double iteration, double speedup, const std::string& limit) {
+std::string why(std::int64_t workers, std::int64_t servers, double iteration, double speedup, const std::string& limit,
+                const Fastest& fastest) {
   const std::int64_t machines = workers + servers;
   std::string gain = machines == 1 ? "" : fmt::format("{} machines", machines);
   if (servers > 0) gain += fmt::format(" ({} workers, {} servers)", workers, servers);
   if (machines > 1) gain += fmt::format(" make {:.2f} times as many samples a second as one, ", speedup);
-  return fmt::format("{}an iteration takes {}, limited by {}{}", gain, in_time(iteration), limit,
-                     pays(workers, servers, speedup) ? "" : "; in the mean each adds less than half of its own work");
-}
-
-Result<Setting> setting_of(const Json& input, const Json& choices) {
-  Setting setting{.link = {{input["bandwidth"].get<double>()}, input.value("start_up", kUsualStartUp)},
-                  .payload = input.value("payload", kUsualPayload),
-                  .schedule = choices["schedule"].get<std::string>()};
-  if (setting.link.start_up > kLongestStartUp)
-    return wrong_key("start_up", " is {}; at most {} is legal", in_time(setting.link.start_up), in_time(kLongestStartUp));
-  if (!(setting.payload > 0 && setting.payload <= 1))
-    return wrong_key("payload", " is {}; legal is above 0 up to 1", setting.payload);
-  for (const auto& [key, count] : {std::pair{"cards", &setting.cards}, std::pair{"servers", &setting.servers}}) {
-    if (!input.contains(key)) continue;
-    const std::int64_t given = input[key];
-    if (given < 1 || given > kMostNodes) return wrong_key(key, " is {}; legal are 1 to {}", given, kMostNodes);
-    *count = static_cast<std::int32_t>(given);
-  }
-  if (setting.cards > 0 && setting.servers > 0)
-    return wrong(
-        "keys 'cards' and 'servers' contradict each other; machines behind shared cards have a server beside every worker");
-  if (choices["push"] == "at-end") setting.given.push = scheduling::PushWhen::kAtEnd;
-  if (choices["push"] == "as-ready") setting.given.push = scheduling::PushWhen::kReady;
-  if (choices["batching"] != "exact" && setting.schedule != "ibatch" && setting.schedule != "tuned")
-    return wrong("--batching {} is for schedules that pull in batches, ibatch and tuned; {} does not",
-                 choices["batching"].get<std::string>(), setting.schedule);
-  PACELINE_ASSIGN_OR_RETURN(setting.given.batching, scheduling::parse_batching_algorithm(choices["batching"].get<std::string>()));
-  return setting;
-}
-
-// The layers, on machines as fast as the case says.
-Result<std::vector<cost::LayerLoad>> loads_of(const Json& input) {
-  PACELINE_ASSIGN_OR_RETURN(auto layers, layer_loads(input));
-  PACELINE_RETURN_IF_ERROR(require_positive(input, {"speed"}));
-  for (cost::LayerLoad& layer : layers) {
-    layer.forward /= input.value("speed", 1.0);
-    layer.backward /= input.value("speed", 1.0);
-  }
-  return layers;
+  std::string text = fmt::format("{}an iteration takes {}, limited by {}{}", gain, in_time(iteration), limit,
+                                 pays(workers, servers, speedup) ? "" : "; in the mean each adds less than half of its own work");
+  if (fastest.iteration < iteration) text += fmt::format("; {} is faster: {}", fastest.name, in_time(fastest.iteration));
+  return text;
 }
 
 Result<simulation::Job> job_of(const std::vector<cost::LayerLoad>& layers, const Json& input) {
@@ -207,24 +190,27 @@ Result<simulation::Job> job_of(const std::vector<cost::LayerLoad>& layers, const
 }
 
 Result<Json> answer_speedup(const Json& input, const Json& choices) {
-  PACELINE_ASSIGN_OR_RETURN(const auto layers, loads_of(input));
-  PACELINE_ASSIGN_OR_RETURN(const auto nodes, machines_of(input));
-  PACELINE_ASSIGN_OR_RETURN(const Setting setting, setting_of(input, choices));
+  PACELINE_ASSIGN_OR_RETURN(const auto layers, speedup_loads(input));
+  PACELINE_ASSIGN_OR_RETURN(const SpeedupCase setting, speedup_case_of(input, choices));
+  PACELINE_ASSIGN_OR_RETURN(const auto machines, machines_of(input, setting));
   PACELINE_ASSIGN_OR_RETURN(const simulation::Job job, job_of(layers, input));
-  const cost::RivalLink link{{setting.link.rate.value * setting.payload}, setting.link.start_up};
+  const std::string assumed = assumed_rate(input, setting);
   double computing = 0;
   for (const cost::LayerLoad& layer : layers) computing += layer.forward + layer.backward;
   if (computing <= 0) return wrong_key("layers", " take no time; give how long they compute");
   Json rows = Json::array();
-  for (const std::int64_t count : nodes) {
+  for (const std::int64_t count : machines) {
     const auto bound = bound_of(layers, count, setting, job.pushed);
     if (bound.lower_bound > kLongest)
       return wrong_key("bandwidth", " lets an iteration of {} machines take {}; from {} on nothing is stepped", count,
                        in_time(bound.lower_bound), in_time(kLongest));
-    PACELINE_ASSIGN_OR_RETURN(const double own, with_paceline(setting, job, count, computing, bound.lower_bound));
-    const double ddp = cost::bucketed_allreduce(layers, count, link), split = cost::split_allreduce(layers, count, link);
+    PACELINE_ASSIGN_OR_RETURN(const Foreseen seen, with_paceline(setting, job, count, bound));
+    // Their rings go from machine to machine once, however many workers are on the way; a machine alone has no link to pass.
+    const std::int64_t ranks = count == 1 ? 1 : count * setting.per_machine;
+    const double own = seen.iteration, ddp = cost::bucketed_allreduce(layers, ranks, setting.sent),
+                 split = cost::split_allreduce(layers, ranks, setting.sent);
+    const Fastest fastest = fastest_of(own, split, ddp);
     const auto speedup = [&](double iteration) { return static_cast<double>(count) * computing / iteration; };
-    const std::string limit = limit_of(bound);
     rows.push_back({{"machines", count},
                     {"paceline", own},
                     {"split", split},
@@ -233,9 +219,12 @@ Result<Json> answer_speedup(const Json& input, const Json& choices) {
                     {"speedup", speedup(own)},
                     {"split_speedup", speedup(split)},
                     {"ddp_speedup", speedup(ddp)},
-                    {"limited_by", limit},
+                    {"fastest", fastest.key},
+                    {"limited_by", seen.limit},
+                    {"rate", setting.sent.rate.value},
+                    {"assumed", assumed.empty() ? Json(nullptr) : Json(assumed)},
                     {"worth", pays(count, setting.servers, speedup(own))},
-                    {"why", why(count, setting.servers, own, speedup(own), limit)}});
+                    {"why", why(count, setting.servers, own, speedup(own), seen.limit, fastest)}});
   }
   return rows;
 }
@@ -247,7 +236,8 @@ Question speedup_question() {
   question.name = "speedup";
   question.purpose =
       "Whether more machines help, and how many are worth it: seconds of an iteration, and samples a second over those of one "
-      "machine. Paceline: a server beside every worker, stepped in virtual time. Split: reduce-scatter under backward, all-gather "
+      "machine that computes alone. Paceline: a server beside every worker, stepped in virtual time. Split: reduce-scatter under "
+      "backward, all-gather "
       "under forward, whole layers. DDP: buckets of 25 MiB around a ring. The last two leave out what processors do. Worth it: "
       "machines that in the mean add half of their own work.";
   question.keys = {
@@ -259,6 +249,11 @@ Question speedup_question() {
        "share of the bandwidth that what is sent can have; without: 0.956, TCP in Ethernet; the bound counts all of it", false,
        Beside::kInput},
       {"cards", KeyType::kCount, "network cards of that bandwidth that the machines (virtual ones) are behind; without: one each",
+       false, Beside::kInput},
+      {"workers_per_machine", KeyType::kCount,
+       "workers that share a machine's link, each with a server beside it; what stays inside a machine takes no time; without: 1",
+       false, Beside::kInput},
+      {"host_rate", KeyType::kRate, "the most that a machine sends, whatever its link's bandwidth is; without: no such limit",
        false, Beside::kInput},
       {"servers", KeyType::kCount, "servers on machines of their own, up to 256; without: one beside every worker", false,
        Beside::kInput},

@@ -83,7 +83,7 @@ def test_layers_stand_in_the_order_of_the_forward_pass_with_what_each_takes(cloc
     assert json.loads(file.read_text())["layers"] == layers
     rows = plan.speedup(bandwidth=1e3, layers=layers, machines=[1, 2])
     assert rows[0]["paceline"] == pytest.approx(63.0)
-    asked = subprocess.run([PROGRAM, "plan", "speedup", "--input", file, "--bandwidth", "1000", "--machines", "1,2", "--json"], capture_output=True, text=True, check=True)
+    asked = subprocess.run([PROGRAM, "plan", "speedup", "--input", file, "--bandwidth", "1000B/s", "--machines", "1,2", "--json"], capture_output=True, text=True, check=True)
     assert json.loads(asked.stdout) == rows
     assert not model._forward_hooks and not model.first._forward_pre_hooks, "nothing is left on the model"
 
