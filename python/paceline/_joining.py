@@ -23,6 +23,7 @@ from paceline import launch
 from paceline._addresses import bound
 from paceline._errors import PacelineError
 from paceline._node import Node, Place, State, TensorSpec
+from paceline._waiting import apart
 from paceline.launch import Launch
 
 if TYPE_CHECKING:
@@ -74,15 +75,13 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
     """`_node.Join`. What `place` leaves open is as the launcher says."""
     from paceline import _library_node
 
-    global _attached
     here = found()
     workers = place.workers or here.workers
     rank = here.rank if place.rank < 0 else place.rank
     started = here.servers if _attached == 0 and not place.coordinator else None
     servers = served(settings.get("collective", "none") != "none", place.servers or workers, started)
     role = "both" if servers and started is None else "worker"
-    given = place.coordinator or named(here, _attached)
-    name, _attached = f"paceline/{here.attempt}/{_attached}", _attached + 1
+    given, name = meeting(here, place.coordinator)
     tell_ready(False)
     bind = place.bind or bound(here, given)
     hosted: Coordinator | None = None
@@ -107,6 +106,14 @@ def join(tensors: Sequence[TensorSpec], initial: Sequence[int], settings: Mappin
         raise
     tell_ready(True)
     return node if hosted is None else Hosting(node, hosted)
+
+
+def meeting(here: Launch, given: str = "") -> tuple[str, str]:
+    """Of what this process's ranks meet for next: where, if it is given or the launcher says it, and its name in the store."""
+    global _attached
+    found = given or named(here, _attached), f"paceline/{here.attempt}/{_attached}"
+    _attached += 1
+    return found
 
 
 def check_told(bind: str, here: Launch) -> None:
@@ -201,21 +208,28 @@ def meet(here: Launch, name: str, hosted: Coordinator | None) -> str:
     if hosted is not None and here.workers == 1:
         return hosted.address
     began = time.monotonic()
-    try:
+
+    def heard() -> str:
         store = store_of(here, name)
         if hosted is not None:
             store.set("coordinator", hosted.address)
             return hosted.address
-        address = store.get("coordinator").decode()
+        address: str = store.get("coordinator").decode()
         store.set(f"heard by {here.rank}", "")
+        return address
+
+    try:
+        address = apart(heard, f"rank {here.rank} waits for rank 0 at {here.store}")
+        if hosted is not None:
+            return address
     except RuntimeError as error:
         passed, first = time.monotonic() - began, str(error).splitlines()[0]
         said = f"rank {here.rank} has not heard of rank 0 at {here.store} within {passed:.0f} s" if here.rank else f"rank 0 cannot tell the others at {here.store} where it is"
         raise PacelineError(f"{said}: {first}", kind="deadline", code="absent", subject=here.store) from None
     if address.startswith(FAILED):
         atexit.unregister(remove_file)  # others may not have read it yet; rank 0 waits for them
-        told = json.loads(address.removeprefix(FAILED))
-        raise PacelineError(f"rank 0 could not start the job: {told.pop('message')}", **told)
+        said = json.loads(address.removeprefix(FAILED))
+        raise PacelineError(f"rank 0 could not start the job: {said.pop('message')}", **said)
     return address
 
 
@@ -247,12 +261,12 @@ def make_own(path: str) -> None:
         raise PacelineError(f"{path}, where the ranks meet, is another user's; set TMPDIR, or PACELINE_COORDINATOR=HOST:PORT", code="illegal", subject="TMPDIR")
 
 
-def store_of(here: Launch, name: str) -> Store:
+def store_of(here: Launch, name: str, seconds: float = MEETING) -> Store:
     """The script's own process group has one already, or torchrun's agent, or rank 0 opens one."""
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore, PrefixStore, TCPStore
 
-    limit = datetime.timedelta(seconds=MEETING)
+    limit = datetime.timedelta(seconds=seconds)
     store = _stores.get(here.store)
     if store is not None:
         pass

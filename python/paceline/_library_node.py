@@ -168,7 +168,7 @@ def join(
             _library_state.job_set_state(job, number, state.arrays, state.updates)
         handle = _library.join(job, _place(place))
     try:
-        wait(lambda limit: _library.wait_joined(handle, limit))
+        wait(lambda limit: _library.wait_joined(handle, limit), sentence=f"rank {place.rank} waits for the other ranks to join" if place.rank == 0 else "")
         return LibraryNode(handle, len(tensors))
     except BaseException:
         _library.close(handle, 1)

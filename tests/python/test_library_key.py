@@ -1,6 +1,7 @@
 """The job's key (docs/security.md) through libpaceline: collective operations and workers of the Python package, programs in C and C++."""
 
 import base64
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from binding import environment
 from certificates import Authority
 from error_lines import sentence_and_code
-from jobs import Coordinator, keep_port
+from jobs import PROGRAM, Coordinator, keep_port
 from test_c_interface import installed, meeting, program  # noqa: F401 (fixtures)
 from test_collectives import program as collectives  # noqa: F401 (a fixture)
 from test_job_key import memory_of
@@ -211,3 +212,19 @@ def test_an_error_has_a_page_and_its_text():
     assert (raised.value.code, raised.value.page) == ("no-key", "PL-NO-KEY")
     assert raised.value.help().startswith("PL-NO-KEY: ") and "What to do: " in raised.value.help()
     assert PacelineError("why", kind="io", code="unheard-of").help().startswith("PL-IO: ")
+
+
+def test_python_makes_a_key_as_the_program_does_and_is_the_program(tmp_path):
+    file = tmp_path / "new.key"
+    assert paceline.new_key(file) == str(file) and len(file.read_bytes()) == 32 and file.stat().st_mode & 0o7777 == 0o600
+    before = file.read_bytes()
+    with pytest.raises(PacelineError, match="is there already, and a key that is in use must not go") as refused:
+        paceline.new_key(file)
+    found = environment(PATH=os.pathsep.join([os.path.dirname(PROGRAM), os.environ["PATH"]]))  # where this checkout has built none
+    program = subprocess.run([sys.executable, "-m", "paceline", "key", "new", file], capture_output=True, text=True, env=found)
+    assert program.returncode == refused.value.exit_code == 2 and sentence_and_code(program.stderr.strip()) == (refused.value.message, refused.value.page)
+    with pytest.raises(PacelineError, match="cannot be made: No such file"):
+        paceline.new_key(tmp_path / "nowhere/key")
+    assert file.read_bytes() == before
+    said = subprocess.run([sys.executable, "-m", "paceline", "--version"], capture_output=True, text=True, env=found)
+    assert said.stdout == f"paceline {paceline.__version__}\n"

@@ -15,8 +15,9 @@ from paceline.torch.clipping import Norm
 from paceline.torch.hook import HookState, ddp_hook
 from paceline.torch.job import Job, clip_grad_norm_
 from paceline.torch.layer_profile import profile
+from paceline.torch.launching import launch
 from paceline.torch.process_group import GroupOptions
 
 _backend.register()
 
-__all__ = ["GroupOptions", "HookState", "Job", "Norm", "PacelineError", "Place", "attach", "clip_grad_norm_", "ddp_hook", "profile"]
+__all__ = ["GroupOptions", "HookState", "Job", "Norm", "PacelineError", "Place", "attach", "clip_grad_norm_", "ddp_hook", "launch", "profile"]

@@ -9,6 +9,8 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from paceline.torch.phases import Phases
+
 FIRST = 1  # iterations that no report counts: the order of need is not known yet
 
 
@@ -21,6 +23,8 @@ class Account:
         self._end: float | None = None
         self.max_norm: float | None = None  # that the script clips by
         self.seconds: dict[str, float] = collections.defaultdict(float)
+        self._waited = 0.0  # since the beginning, by any reason
+        self.phases = Phases(clock, lambda: self._waited)
 
     def ended(self) -> None:
         """What comes now is no longer training."""
@@ -36,7 +40,9 @@ class Account:
         finally:
             self._depth -= 1
             if self._depth == 0:
-                self.seconds[reason] += self._clock() - begin
+                waited = self._clock() - begin
+                self.seconds[reason] += waited
+                self._waited += waited
 
     def stepped(self) -> None:
         self._iterations += 1

@@ -112,10 +112,12 @@ def attach(
 
     specs, initial = exchange.specs()
     given = texts(settings or {})
+    refuse_meaningless(given)
     options = server_settings(given, optimizer, clip_norm, sync, staleness) if on_servers else job_settings(given, exchange, clip_norm)
+    stands = where(place or Place(), job_key_file, security)
     try:
         numbered = {exchange.number(table.entries[index]): state for index, state in states.items()}
-        node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, where(place or Place(), job_key_file, security), numbered)
+        node = (join or _joining.join)(specs, [tensor.data_ptr() for tensor in initial], options, stands, numbered)
     except PacelineError as error:
         raise explained(error, given, table) from None
     try:
@@ -130,7 +132,7 @@ def attach(
     front = servers.ServerFront(table, exchange, stepper, held, expected, None) if on_servers else Front(table, exchange, stepper, held, expected, clip_norm)
     swap(optimizer, front)
     gates = Gates(front, model, refuse=check or os.environ.get("PACELINE_CHECK") == "1")
-    job = Job(front, gates, node)
+    job = Job(front, gates, node, stands)
     say_once(job, table)
     return job
 
@@ -215,6 +217,24 @@ def frozen_entries(table: Table, optimizer: Optimizer, may_thaw: bool) -> set[in
     """Parameters that do not learn and that no optimizer could step, or whose gradients could not be exchanged: only their initial value travels."""
     may_learn = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     return {entry.index for entry in table.entries if not entry.parameter.requires_grad and not (entry.is_learnable and (may_thaw or id(entry.parameter) in may_learn))}
+
+
+SCRIPTS_OWN = {
+    **dict.fromkeys(("model", "convolutions"), "the model is the script's"),
+    **dict.fromkeys(("dataset", "mini-batch"), "the data loader makes mini-batches"),
+    "epochs": "the script's loop says how long it trains",
+    **dict.fromkeys(("evaluate-every", "evaluate-late"), "the script evaluates"),
+    "seed": "torch.manual_seed() is the script's, and job.sampler(data, seed=...) orders the data",
+    "export": "the script saves its model, on rank 0",
+    **dict.fromkeys(("speed", "jitter", "scale", "message-start-up"), "it slows down what is replayed, and the script computes"),
+}
+
+
+def refuse_meaningless(given: Mapping[str, str]) -> None:
+    """Options of `paceline train` that nothing in a script's job obeys."""
+    for name in given:
+        if name in SCRIPTS_OWN:
+            raise PacelineError(f"settings[{name!r}] would change nothing: {SCRIPTS_OWN[name]}; leave it out", subject=name)
 
 
 def job_settings(given: Mapping[str, str], exchange: Exchange, clip_norm: float | None) -> dict[str, str]:

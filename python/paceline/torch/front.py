@@ -42,8 +42,7 @@ class Front:
         self.ledger = Ledger([entry.layer for entry in table.entries], exchange.node.first_iteration, expected)
         self.order = Order(len(table.layers))
         self.updates = Updates(table, exchange, stepper, self.ledger, self.account, self.order.after)
-        self.inert = False  # closed, or a child of fork
-        self.paused = False  # within no_sync()
+        self.inert, self.paused = False, False  # closed, or a child of fork; within no_sync()
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
         self.on_iteration: list[Callable[[], None]] = []  # one has ended at this rank, with a step or without
         self.on_state_read: Callable[[], None] = lambda: None  # the script looks at the optimizer's state
@@ -99,6 +98,7 @@ class Front:
 
     def on_backward_end(self) -> None:
         """Whoever collects gradients from here on must find the means, also of what this pass has not finished but other ranks or earlier passes have."""
+        self.account.phases.backward_ended()
         if self.inert or self.paused:
             return
         with self.lock:

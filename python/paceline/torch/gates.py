@@ -64,6 +64,8 @@ class RootGate(Gate):
     def __call__(self, module: nn.Module, args: object) -> None:
         if not self.front.inert:
             self.front.order.forward(begins=True)
+            if torch.is_grad_enabled():
+                self.front.account.phases.forward(begins=True)
             adopt_buffers(self.front, "forward")
         self.window.close()
 
@@ -79,6 +81,8 @@ class RootEnd(copies.Hook):
     def __call__(self, *args: object) -> None:
         if not self.front.inert:
             self.front.order.forward(begins=False)
+            if torch.is_grad_enabled():
+                self.front.account.phases.forward(begins=False)
             self.window.open()
 
 

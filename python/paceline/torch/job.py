@@ -8,17 +8,19 @@ import types
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, overload
 
 import torch
+from torch import Tensor
 from torch.utils.data import Dataset, DistributedSampler
 
 from paceline._errors import PacelineError
-from paceline._node import Node
+from paceline._node import Node, Place
 from paceline.torch import lifetime, summary
 from paceline.torch.clipping import Norm, clip_by_script
 from paceline.torch.front import Front
 from paceline.torch.gates import Gates, attached_to
+from paceline.torch.others import Others
 from paceline.torch.sampler import Sampler
 from paceline.torch.swapped import restore
 
@@ -28,17 +30,22 @@ LEAVE = 1.0  # seconds to say goodbye
 class Job:
     """One attached model and optimizer. A context manager: leaving it ends this rank's part, and an exception ends the job for all."""
 
-    def __init__(self, front: Front, gates: Gates, node: Node) -> None:
+    def __init__(self, front: Front, gates: Gates, node: Node, place: Place = Place()) -> None:
         self._front = front
         self._gates = gates
         self._node = node
+        self._others = Others(place, node.rank, node.workers)
         self._told: summary.Exchanged | None = None
         self._loss = math.nan
         self._asked_to_stop = False
-        self.stopping = False  # somebody asked the job to stop: leave the loop, after the same iteration on all ranks
+        self._stopped: int | None = None  # the iteration after which the job was asked to stop
+        self._heeded = False  # the script looks whether it was
         front.on_iteration.append(self._iteration_done)
-        front.on_due.append(front.account.stepped)
+        front.on_due += [front.account.stepped, self._stop_who_does_not_look]
         lifetime.register(self)
+
+    def __repr__(self) -> str:
+        return f"<Job: rank {self.rank} of {self.workers}, {'closed' if self._front.inert else f'iteration {self.iteration}'}, {self.stepping}>"
 
     @property
     def rank(self) -> int:
@@ -52,6 +59,13 @@ class Job:
     def iteration(self) -> int:
         """The one whose gradients are being computed."""
         return self._front.ledger.iteration
+
+    @property
+    def stopping(self) -> bool:
+        """Somebody asked the job to stop (Ctrl-C in `paceline run`): leave the loop, after the same iteration on all ranks. A script that never looks here
+        gets KeyboardInterrupt from its next step(), on all ranks in the same one."""
+        self._heeded = True
+        return self._stopped is not None
 
     @property
     def stepping(self) -> str:
@@ -79,7 +93,7 @@ class Job:
     def stop(self) -> None:
         """Asks the job to stop: `job.stopping` becomes true after the same iteration on all ranks, which then save, and close. Rank 0's word counts, others'
         does nothing; so all ranks may call it that a launcher has sent a signal, from its handler too."""
-        if not self.stopping and not self._asked_to_stop:
+        if self._stopped is None and not self._asked_to_stop:
             self._asked_to_stop = True  # twice means: at once
             self._node.stop()
 
@@ -88,6 +102,29 @@ class Job:
         with self._front.lock:
             self._front.synchronize("synchronize")
             self._front.buffers.adopt(self.workers)
+
+    @overload
+    def mean(self, value: float) -> float: ...
+    @overload
+    def mean(self, value: Tensor) -> Tensor: ...
+    def mean(self, value: float | Tensor) -> float | Tensor:
+        """The mean over all ranks of a number, or of a tensor element by element, such as a validation loss or counts of what was right. All ranks call it,
+        with tensors of one shape; for ranks with other numbers of samples take means of sums, and divide. It is added in float64 in the order of ranks:
+        the same bits on all. A tensor of whole numbers gives one of torch's default type."""
+        self._check_open()
+        mean = self._others.mean(torch.as_tensor(value))
+        if not isinstance(value, Tensor):
+            return mean.item()
+        return mean.to(value.device, value.dtype if value.is_floating_point() else torch.get_default_dtype())
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it: for what rank 0 alone prepares, and the others read then."""
+        self._check_open()
+        self._others.barrier()
+
+    def _check_open(self) -> None:
+        if self._front.inert:
+            raise PacelineError("the job is closed: its ranks do not hear of each other any more", subject="job")
 
     def sampler(self, dataset: Dataset[Any], **options: Any) -> DistributedSampler[Any]:
         """This rank's share of a data set, as DistributedSampler cuts it, with its options: shuffle, seed, drop_last. Each pass has a new order, that of
@@ -106,7 +143,7 @@ class Job:
 
     def advice(self) -> str:
         """One sentence on what would save most waiting, "" if nothing is worth it."""
-        return summary.advice(self.report(), self._front.account.max_norm, is_narrow=self._front.exchange.is_narrow)
+        return summary.advice(self.report(), self._front.account.max_norm, is_narrow=self._front.exchange.is_narrow, told=self._told)
 
     def close(self) -> None:
         """Applies what is due, tells the others that this rank is done, and gives model and optimizer back as they were, also if the job has failed.
@@ -132,7 +169,7 @@ class Job:
             self._front.account.ended()
             self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
         except PacelineError as error:
-            if not (self.stopping and error.kind == "cancelled"):  # that somebody asked it to stop is how it was to end
+            if not (self._stopped is not None and error.kind == "cancelled"):  # that somebody asked it to stop is how it was to end
                 raise
 
     def _summarize(self) -> None:
@@ -158,7 +195,7 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None) -> None:
-        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        if error is None or isinstance(error, lifetime.Stopped) or (isinstance(error, SystemExit) and error.code in (None, 0)):
             self.close()
         else:
             if 0 < (late := len(self._front.ledger.due)) < len(self._front.table.layers):
@@ -180,15 +217,21 @@ class Job:
             self._front.inert = True
             self._gates.remove()
             restore(self._front.stepper.optimizer)
+        self._others.close(LEAVE)
         self._front.exchange.release()
         self._node.close(LEAVE)
         self._front.exchange.close()
 
     def _iteration_done(self) -> None:
         lifetime.going_on()
-        if self._node.step_done(self._front.exchange.samples.total, self._loss, {}):
-            self.stopping = True
+        if self._node.step_done(self._front.exchange.samples.total, self._loss, self._front.account.phases.taken()) and self._stopped is None:
+            self._stopped = self.iteration
         self._loss = math.nan
+
+    def _stop_who_does_not_look(self) -> None:
+        """After a step. One iteration is left to a script that will look."""
+        if self._stopped is not None and not self._heeded and self.iteration > self._stopped + 1:
+            raise lifetime.Stopped(self.rank, self.iteration - 1)
 
     def _settle_before_fork(self) -> None:
         if not self._front.inert:

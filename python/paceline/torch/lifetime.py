@@ -23,11 +23,20 @@ if TYPE_CHECKING:
     from paceline.torch.job import Job
     from paceline.torch.table import Table
 
+INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended
 _jobs: weakref.WeakValueDictionary[int, Job] = weakref.WeakValueDictionary()  # in the order of attach, which is that of all ranks
 _attached = itertools.count()
 _installed = False
 _failure: BaseException | None = None  # that ends this process
 _status = 0  # of this process, by a job that failed while it was left
+
+
+class Stopped(KeyboardInterrupt):
+    """The job was asked to stop, and the script does not look at `job.stopping`. It ends in order, on all ranks after the same iteration."""
+
+    def __init__(self, rank: int, iteration: int) -> None:
+        super().__init__(f"stopped after iteration {iteration}, as the job was asked to; a script that looks at job.stopping leaves its loop by itself, and can save")
+        self.rank = rank
 
 
 def register(job: Job) -> None:
@@ -53,7 +62,10 @@ def install() -> None:
     def remember(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
         global _failure
         _failure = error
-        before(kind, error, trace)
+        if not isinstance(error, Stopped):
+            before(kind, error, trace)
+        elif error.rank == 0:
+            print(f"paceline: {error}", file=sys.stderr)
 
     def exit(status: object = None, /) -> NoReturn:
         global _failure
@@ -99,16 +111,26 @@ def after_fork() -> None:
 def at_exit() -> None:
     """The others must not wait for this rank: it is done, or it has failed and they shall say why. A job is done when all ranks are, so each of several
     is closed in the same order everywhere."""
+    global _status
+    stopped = isinstance(_failure, Stopped)
+    _status = INTERRUPTED if stopped else 0
     for job in list(_jobs.values()):
         try:
-            if _failure is not None:
+            if _failure is not None and not stopped:
                 job.fail(sentence(job.rank, _failure))
             else:
                 job.close()
         except PacelineError as error:
-            global _status
             _status = error.exit_code
             print(f"paceline: error: {error} [paceline help {error.page}]", file=sys.stderr)
+
+
+def end(error: BaseException | None) -> int:
+    """Of a rank whose interpreter does not exit: leaves every job, as with `error`; its status."""
+    global _failure
+    _failure = error
+    at_exit()
+    return _status
 
 
 @atexit.register  # with this import, so that it runs after what a script registers

@@ -87,6 +87,8 @@ class PacelineStrategy(DDPStrategy):  # type: ignore[misc]
 
     def on_exception(self, exception: BaseException) -> None:
         super().on_exception(exception)
+        if isinstance(exception, lifetime.Stopped):
+            return self._leave()
         for job in self._jobs:
             job.fail(lifetime.sentence(job.rank, exception))
         self._jobs = []

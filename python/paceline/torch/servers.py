@@ -102,6 +102,7 @@ class ServerFront(Front):
         super().conclude()
 
     def on_backward_end(self) -> None:
+        self.account.phases.backward_ended()
         if not self.inert and not self.paused:
             self.synchronize("backward")  # layers that this forward pass did not read
 

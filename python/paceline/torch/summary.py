@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 WORTH = 0.02  # of the time: less is not worth a word
+LATE = 0.1  # of the others' own time, that a rank takes longer: less is how ranks differ anyway
 REMEDIES = {
     "unscale_": "only the loss scaler needs them there: bfloat16 needs none",
     "clip_grad_value_": "it needs all means before step()",
@@ -25,6 +26,8 @@ class Exchanged:
     hidden: float  # seconds of the exchange behind computing
     bytes: float  # that a rank sends over its link, and as many come back
     rate: float | None  # bytes a second of a link, if it was measured
+    own: tuple[float, ...] = ()  # seconds of each rank that it did not wait: loading, computing and the rest of its script
+    loading: tuple[float, ...] = ()  # of these
 
     @property
     def seconds(self) -> float | None:
@@ -42,7 +45,13 @@ def exchanged(report: Mapping[str, Any]) -> Exchanged:
         rate = 1.0 / collective["beta"] if collective.get("beta") else rate
     elif report["role"] == "both":  # a server beside each worker: what it answers leaves by the same link, its own worker's part by none
         pushed = (pushed + report["bytes_pulled"] / (iterations * workers)) * (workers - 1) / workers
-    return Exchanged(sum(report["overlapped"].values()), pushed, rate)
+    ranks = sorted(report.get("per_worker", ()), key=lambda one: one["rank"])
+
+    def each(seconds: Callable[[Mapping[str, Any]], float]) -> tuple[float, ...]:
+        return tuple(seconds(one) / max(1, one["iterations"]) for one in ranks)
+
+    own = each(lambda one: one["seconds"] - one["waiting"])
+    return Exchanged(sum(report["overlapped"].values()), pushed, rate, own, each(lambda one: one["seconds"] - one["waiting"] - one["computing"]))
 
 
 def complete(lines: Mapping[str, float], told: Exchanged | None) -> dict[str, float]:
@@ -59,15 +68,34 @@ def milliseconds(seconds: float) -> str:
     return f"{1e3 * seconds:.1f} ms"
 
 
-def advice(lines: Mapping[str, float], max_norm: float | None, *, is_narrow: bool = False) -> str:
+def late(told: Exchanged | None) -> tuple[int, float, float] | None:
+    """The rank that the others wait for, its own seconds in an iteration, and theirs in the mean; None: no rank stands out."""
+    if told is None or len(told.own) < 2:
+        return None
+    rank = max(range(len(told.own)), key=lambda one: told.own[one])
+    others = (sum(told.own) - told.own[rank]) / (len(told.own) - 1)
+    return (rank, told.own[rank], others) if told.own[rank] > (1 + LATE) * others else None
+
+
+def of_late(told: Exchanged, rank: int, own: float, others: float) -> str:
+    more = told.loading[rank] - (sum(told.loading) - told.loading[rank]) / (len(told.loading) - 1)
+    of = f", {milliseconds(told.loading[rank])} of it loading" if more > (own - others) / 2 else ""
+    return f"rank {rank} is late: it takes {milliseconds(own)} of its own each iteration{of}, the others {milliseconds(others)}, and they wait for it"
+
+
+def advice(lines: Mapping[str, float], max_norm: float | None, *, is_narrow: bool = False, told: Exchanged | None = None) -> str:
     """One sentence on what would save most waiting, "" if nothing is worth it. is_narrow: gradients travel in 16 bits already."""
     waits = {reason.removeprefix("waited: "): seconds for reason, seconds in lines.items() if reason.startswith("waited: ")}
     worth = {reason: seconds for reason, seconds in waits.items() if seconds > WORTH * lines["seconds"] and reason in (*REMEDIES, "forward", "clip_grad_norm_")}
+    slow = late(told)  # rank 0, which asks, is one that others wait for, or waits for it
+    most = max(worth.values(), default=0.0)
+    if told is not None and slow is not None and (slow[0] == 0 or slow[1] - slow[2] >= most / 2) and slow[1] - slow[2] > WORTH * lines.get("seconds", 0.0):
+        return of_late(told, *slow)
     if not worth:
         return ""
     reason = max(worth, key=lambda name: worth[name])
     if reason == "forward":
-        return of_forward(worth[reason], lines, is_narrow)
+        return of_forward(worth[reason], lines, is_narrow, told)
     if reason == "clip_grad_norm_":
         return of_clipping(worth[reason], lines, max_norm)
     return f"your script waits {milliseconds(worth[reason])} each iteration in {reason}: {REMEDIES[reason]}"
@@ -80,13 +108,14 @@ def of_clipping(waited: float, lines: Mapping[str, float], max_norm: float | Non
     return f"your script calls clip_grad_norm_, which waits {milliseconds(waited)} each iteration; attach(clip_norm={norm}) in its place{least}"
 
 
-def of_forward(waited: float, lines: Mapping[str, float], is_narrow: bool) -> str:
+def of_forward(waited: float, lines: Mapping[str, float], is_narrow: bool, told: Exchanged | None) -> str:
     said = f"the forward pass waits {milliseconds(waited)} each iteration for means: "
     if "link" not in lines:
         return said + "the link is slower than computing, or another rank is"
     took = f"computing takes {milliseconds(lines['computing'])}, the bytes {milliseconds(lines['link'])} on the link"
     if lines["link"] <= waited / 2:
-        return said + took + ", so it is another rank that is late"
+        # Where the ranks' own times are known and alike, they take turns: nothing of the job's would help.
+        return said + took + ", so it is another rank that is late" if told is None or len(told.own) < 2 else ""
     return said + took + ("" if is_narrow else "; settings={'wire': 'bfloat16'} moves half of them")
 
 

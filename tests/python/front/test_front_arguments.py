@@ -62,3 +62,10 @@ def test_arguments_of_a_step_are_refused_before_its_closure_runs():
 def test_arguments_that_a_step_does_not_have_are_refused_as_it_refuses_them(apply):
     with pytest.raises(TypeError, match="unexpected keyword argument 'share'"):
         attached(1, nets.mlp(), lambda model: optim.SGD(model.parameters(), lr=0.1), dampened(lambda: 1.0, share=0.5), apply=apply)
+
+
+@pytest.mark.parametrize("update", ("worker", "server"))
+@pytest.mark.parametrize("name, value, said", (("mini-batch", 32, "the data loader makes mini-batches"), ("epochs", 3, "the script's loop says how long"), ("seed", 1, "torch.manual_seed"), ("speed", 2, "slows down")))
+def test_settings_that_nothing_in_a_script_obeys_are_refused(update, name, value, said):
+    with pytest.raises(PacelineError, match=rf"settings\['{name}'\] would change nothing: .*{said}"):
+        attached(1, nets.mlp(), lambda model: optim.SGD(model.parameters(), lr=0.1), dampened(), settings={name: value}, update=update)

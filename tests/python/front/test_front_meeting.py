@@ -1,6 +1,7 @@
 """Where ranks meet for a script's second job, and what killed jobs leave where Hydra's ranks meet."""
 
 import os
+import signal
 import socket
 import subprocess
 from contextlib import closing
@@ -46,6 +47,22 @@ def test_where_nothing_says_where_the_ranks_meet_for_it_rank_0_says_what_to_set(
     assert alone(tmp_path / "train.py", PACELINE_RANK="0", **ELSEWHERE).returncode == 0
     said = (tmp_path / "0").read_text()
     assert "192.0.2.1:4101" in said and "give all ranks MASTER_ADDR, that host, and MASTER_PORT, a free port there" in said, said
+
+
+@pytest.mark.parametrize("rank, said", ((1, "paceline: rank 1 waits for rank 0 at 127.0.0.1:"), (0, "paceline: rank 0 waits for the other ranks to join")))
+def test_a_rank_that_waits_for_others_says_so_and_hears_an_interrupt(tmp_path, rank, said):
+    (tmp_path / "train.py").write_text("import torch, paceline.torch as pt\npt.attach(model := torch.nn.Linear(2, 1), torch.optim.SGD(model.parameters(), lr=0.1))\n")
+    with closing(keep_port()) as kept:
+        interpreter, environment = interpreter_and_variables(True, {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(kept.getsockname()[1])})
+        with subprocess.Popen([interpreter, tmp_path / "train.py"], stderr=subprocess.PIPE, text=True, env=environment) as process:
+            try:
+                heard = next(line for line in process.stderr if line.startswith("paceline: rank"))
+                assert heard.startswith(said), heard
+                process.send_signal(signal.SIGINT)
+                rest = process.communicate(timeout=LIMIT)[1]
+            finally:
+                process.kill()
+    assert process.returncode == -signal.SIGINT and rest.rstrip().endswith("KeyboardInterrupt"), (process.returncode, rest)
 
 
 def test_files_of_hydras_jobs_that_were_killed_are_removed_when_the_next_one_meets(tmp_path):

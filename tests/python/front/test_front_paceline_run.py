@@ -107,6 +107,39 @@ open(f"{sys.argv[1]}/{job.rank}", "w").write(str(iterations))
 """
 
 
+HEEDLESS = """
+import contextlib, sys, torch, paceline.torch as pt
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+job = pt.attach(model, optimizer)
+iterations = 0
+with job if "with" in sys.argv else contextlib.nullcontext(), contextlib.suppress(KeyboardInterrupt) if "caught" in sys.argv else contextlib.nullcontext():
+    try:
+        while True:
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            iterations += 1
+            if iterations == 3:
+                open(f"{sys.argv[1]}/trains {job.rank}", "w").close()
+    finally:
+        open(f"{sys.argv[1]}/{job.rank}", "w").write(f"{iterations} {[p.tolist() for p in model.parameters()]}")
+"""
+
+
+@pytest.mark.parametrize("how", ("plain", "with", "caught"))
+def test_an_interrupt_ends_a_script_that_does_not_look_whether_it_is_to_stop(tmp_path, how):
+    job = started(tmp_path, HEEDLESS, how)
+    wait_until("both train", lambda: all((tmp_path / f"trains {rank}").exists() for rank in range(RANKS)))
+    job.send_signal(signal.SIGINT)
+    out, err = job.communicate(timeout=LIMIT)
+    assert job.returncode == 130, err
+    assert "Traceback" not in err, err
+    assert err.count("paceline: stopped after iteration") == (0 if how == "caught" else 1), err  # rank 0's
+    assert "interrupted by the user" in err and json.loads(out)["iterations"] > 3
+    assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+
+
 def test_an_interrupt_lets_all_ranks_leave_after_the_same_iteration(tmp_path):
     job = started(tmp_path, ENDLESS)
     wait_until("both train", lambda: all((tmp_path / f"trains {rank}").exists() for rank in range(RANKS)))
