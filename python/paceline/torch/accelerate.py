@@ -17,7 +17,7 @@ from paceline.torch import copies
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
 from paceline.torch.job import Job
-from paceline.torch.pairing import choices, pairs
+from paceline.torch.pairing import choices, parts
 
 
 class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
@@ -56,11 +56,11 @@ class Accelerator(accelerate.Accelerator):  # type: ignore[misc]
             own = [raw(optimizer) for optimizer in self._optimizers if any(parameters.intersection(group["params"]) for group in raw(optimizer).param_groups)]
             if own:
                 self._waiting.pop(model).remove()
-                self._jobs[model] = [attach(part, optimizer, **self._attach) for part, optimizer in pairs(model, own)]
+                self._jobs[model] = [attach(part, steps[0], **self._attach) for part, steps in parts(model, own)]
                 keep_steps(self._optimizers)
 
     def job(self, model: nn.Module) -> Job:
-        """Of a prepared model with one optimizer."""
+        """Of a prepared model with one optimizer, or several that share a child."""
         return self._jobs[model][0]
 
     @contextlib.contextmanager

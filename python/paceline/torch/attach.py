@@ -185,7 +185,10 @@ def make_free(model: nn.Module, optimizer: Optimizer) -> None:
     if hasattr(sys, "ps1"):
         lifetime.leave(model, optimizer)
     elif any(True for _ in attached_to(model)):
-        raise PacelineError("the model, or a part of it, is attached already: a parameter belongs to one job; job.close() of that one gives it back")
+        raise PacelineError(
+            "the model, or a part of it, is attached already: a parameter belongs to one job; job.close() of that one gives it back. "
+            "A second optimizer of the same model needs no attach: its step() finds the means in .grad"
+        )
     elif isinstance(vars(type(optimizer)).get("state"), property):
         raise PacelineError("the optimizer is attached already; job.close() of that one gives it back")
 

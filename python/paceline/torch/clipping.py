@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
 from paceline.torch import norms
 from paceline.torch.looks import Grad, Reader, seen
 from paceline.torch.norms import is_looked_at
 from paceline.torch.table import Entry
-from paceline.torch.waiting import Waiting
+from paceline.torch.waiting import Waiting, WaitingGrad
 
 if TYPE_CHECKING:
     from paceline.torch.front import Front
@@ -68,16 +69,38 @@ def clip_by_script(front: Front, max_norm: float, entries: Sequence[Entry]) -> N
             raise PacelineError(f"attach(clip_norm={front.clip_norm}) clips already; remove one of the two", subject="clip_norm")
         if not front.shows_means:
             raise PacelineError("update='server': servers alone know the means; clip with attach(clip_norm=...)", subject="clip_norm")
-        front.conclude()
+        return Norm(clipped(front, max_norm, entries))
+
+
+def clip_for_another(front: Front, optimizer: Optimizer) -> None:
+    """In front of the step of an optimizer that is not attached, and steps parameters of the same model: attach's clip_norm is for its gradients too."""
+    own = [entry for group in optimizer.param_groups for parameter in group["params"] if (entry := front.table.of(parameter)) is not None]
+    if not own:  # another thread's, it may be, which must not wait for this one
+        return
+    with front.lock, torch.no_grad():
         grads = front.gradients()
-        idle = front.idle(grads)
-        left_out = {entry.index for entry in front.table.entries} - {entry.index for entry in entries} - front.exchange.frozen
-        if front.clip is None and not left_out and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
-            front.clip = Clip(max_norm, norm_of(front, front.ledger.iteration, grads))
-            front.clip.by_script = True
-            return Norm(front.clip)
-        shown = [seen(front, entry, grads[entry.index], Reader.LAST) for entry in entries]
-        return clipped_now(max_norm, [grad for grad in shown if grad is not None])
+        begun = front.ledger.told or front.passes.over or any(isinstance(grad := grads[entry.index], WaitingGrad) and front.is_open(grad) for entry in own)
+        if not begun or front.clip is not None or front.clip_norm is None:
+            return  # the attached one has asked for its step before, which clips all
+        clip = clipped(front, front.clip_norm, front.table.entries)
+        if front.clip is None:  # by their numbers, as somebody has looked at some
+            front.clip, clip.by_script = clip, True
+            for grad in front.gradients():
+                if isinstance(grad, WaitingGrad):
+                    grad.scaled = True
+
+
+def clipped(front: Front, max_norm: float, entries: Sequence[Entry]) -> Clip:
+    front.conclude()
+    grads = front.gradients()
+    idle = front.idle(grads)
+    left_out = {entry.index for entry in front.table.entries} - {entry.index for entry in entries} - front.exchange.frozen
+    if front.clip is None and not left_out and not any(is_looked_at(grad, index, idle) for index, grad in enumerate(grads)):
+        front.clip = Clip(max_norm, norm_of(front, front.ledger.iteration, grads))
+        front.clip.by_script = True
+        return front.clip
+    shown = [seen(front, entry, grads[entry.index], Reader.LAST) for entry in entries]
+    return clipped_now(max_norm, [grad for grad in shown if grad is not None])
 
 
 def norm_of(front: Front, iteration: int, grads: list[Grad]) -> Callable[[], float]:
@@ -91,9 +114,9 @@ def norm_of(front: Front, iteration: int, grads: list[Grad]) -> Callable[[], flo
     return ask
 
 
-def clipped_now(max_norm: float, grads: Sequence[Tensor]) -> Norm:
+def clipped_now(max_norm: float, grads: Sequence[Tensor]) -> Clip:
     norm = math.sqrt(sum(float(grad.double().square().sum()) for grad in grads))
     clip = Clip(max_norm, lambda: norm)
     for grad in grads:
         grad.mul_(clip.coefficient())
-    return Norm(clip)
+    return clip

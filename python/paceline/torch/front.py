@@ -213,7 +213,7 @@ class Front:
             self.buffers.adopt_early(self.account, self.exchange.node.workers)
             iteration, grads = self.ledger.iteration, self.gradients()
             unused = self.idle(grads) - self.exchange.frozen
-            clip = self.clip if self.clip_norm is None else Clip(self.clip_norm, norm_of(self, iteration, grads), self.stepper.scale())
+            clip = self.clip if self.clip is not None or self.clip_norm is None else Clip(self.clip_norm, norm_of(self, iteration, grads), self.stepper.scale())
             self.updates.begin(Pending(iteration, grads, unused, clip))
             self.clip, self._waiting = None, {}
             self.passes.next()

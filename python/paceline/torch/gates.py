@@ -18,10 +18,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from paceline.torch import copies, memory, refusals
+from paceline.torch.clipping import clip_for_another
 from paceline.torch.front import Front
+from paceline.torch.lock import is_mine
 from paceline.torch.references import Window
 from paceline.torch.table import Entry, Table, is_compiled, regions
 from paceline.torch.waiting import WaitingGrad
@@ -97,6 +101,17 @@ class StateGate(copies.Hook):
             with self.front.lock:
                 self.front.synchronize("state_dict")
                 adopt_buffers(self.front, "state_dict")
+
+
+class AnotherStep:
+    """Pre-hook of all optimizers' steps: of one that is not attached, and steps parameters of this model."""
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+
+    def __call__(self, optimizer: Optimizer, *_: object) -> None:
+        if not self.front.inert and not is_mine(self.front.lock) and optimizer is not self.front.stepper.optimizer:
+            clip_for_another(self.front, optimizer)
 
 
 class LoadGate(StateGate):
@@ -191,6 +206,8 @@ class Gates:
         self.watch_state_dicts()
         self.watch_gradients()
         self.watch_references()
+        if front.clip_norm is not None:
+            self._handles.append(register_optimizer_step_pre_hook(AnotherStep(front)))
         front.adopt = self.watch_gradient
 
     def watch_modules(self, table: Table) -> None:

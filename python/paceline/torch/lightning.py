@@ -20,7 +20,7 @@ from paceline._errors import PacelineError
 from paceline.torch import lifetime
 from paceline.torch.attach import attach
 from paceline.torch.job import Job
-from paceline.torch.pairing import choices, pairs
+from paceline.torch.pairing import choices, parts
 
 OWN = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin", "start_method")
 
@@ -29,7 +29,8 @@ class PacelineStrategy(DDPStrategy):  # type: ignore[misc]
     """Arguments are those of paceline.torch.attach, e.g. PacelineStrategy(settings={"schedule": "p3"}), or of DDPStrategy: those in OWN, and
 
     process_group_backend: of what is no gradient; default: Lightning's, gloo. timeout: of its operations.
-    buffers are "broadcast" by default, as DDPStrategy's are. With several optimizers each needs a child of the LightningModule to itself.
+    buffers are "broadcast" by default, as DDPStrategy's are. Of several optimizers each that has children of the LightningModule to
+    itself has a job. Of those that share a child the one with most parameters is attached, and the others find the means in .grad.
     """
 
     strategy_name = "paceline"
@@ -42,7 +43,7 @@ class PacelineStrategy(DDPStrategy):  # type: ignore[misc]
 
     @property
     def jobs(self) -> list[Job]:
-        """One for each optimizer, while it trains."""
+        """One for each optimizer, or several that share a child, while it trains."""
         return self._jobs
 
     def configure_ddp(self) -> None:
@@ -63,16 +64,19 @@ class PacelineStrategy(DDPStrategy):  # type: ignore[misc]
                 raise PacelineError(f"Trainer(gradient_clip_val={clips}) and PacelineStrategy(clip_norm={arguments['clip_norm']}); give one of the two", subject="clip_norm")
             arguments["clip_norm"] = float(clips)
         self._clips = arguments.get("clip_norm") is not None
-        self._jobs = [attach(part, optimizer, **arguments) for part, optimizer in pairs(module, self.optimizers)]
+        self._jobs = [attach(part, own[0], **arguments) for part, own in parts(module, self.optimizers)]
         self.precision_plugin.clip_grad_by_norm = self._clip
 
     def _clip(self, optimizer: Optimizer, clip_val: float) -> None:
         """What the Trainer, or a module's clip_gradients(), does by torch.nn.utils.clip_grad_norm_."""
         assert self.lightning_module is not None
         raw = getattr(optimizer, "_optimizer", optimizer)
-        job = next(job for (_, one), job in zip(pairs(self.lightning_module, self.optimizers), self._jobs, strict=True) if one is raw)
+        own, job = next((own, job) for (_, own), job in zip(parts(self.lightning_module, self.optimizers), self._jobs, strict=True) if any(one is raw for one in own))
         if clip_val > 0 and not self._clips:
-            job.clip_grad_norm_(clip_val)
+            if len(own) == 1:
+                job.clip_grad_norm_(clip_val)
+            else:
+                torch.nn.utils.clip_grad_norm_(self.precision_plugin.main_params(raw), clip_val)
 
     @contextlib.contextmanager
     def block_backward_sync(self) -> Iterator[None]:

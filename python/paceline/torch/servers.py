@@ -37,7 +37,7 @@ def refuse_model(table: Table, optimizer: Optimizer, frozen: set[int]) -> None:
             raise PacelineError(f"update='server': parameter {entry.name} is {kind}, and servers step float32; {server_rules.WORKER}", subject=entry.name)
         if entry.parameter.requires_grad and id(entry.parameter) not in stepped:
             raise PacelineError(
-                f"update='server': parameter {entry.name} learns and is in no group of the optimizer; add it, or parameter.requires_grad_(False)", subject=entry.name
+                f"update='server': parameter {entry.name} learns and is in no group of the optimizer; add it, or parameter.requires_grad_(False), or, for another optimizer, attach(..., update='worker')", subject=entry.name
             )
 
 

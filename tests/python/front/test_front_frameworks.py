@@ -7,7 +7,7 @@ import pytest
 import torch
 from paceline import PacelineError
 from paceline.torch.lightning import PacelineStrategy
-from paceline.torch.pairing import pairs
+from paceline.torch.pairing import parts
 from processes import alone, passes, torchrun
 from test_front_examples import EXAMPLES, colours  # noqa: F401
 from torch import nn
@@ -260,11 +260,9 @@ def test_several_optimizers_have_each_their_children_and_the_first_what_nobody_s
     other.bias.requires_grad_(False)  # and in no optimizer
     model = nn.ModuleList([one, frozen, other, norm])
     first, second = torch.optim.SGD(one.parameters(), lr=0.1), torch.optim.SGD([other.weight], lr=0.1)
-    found = pairs(model, [first, second])
-    assert [(list(part), optimizer) for part, optimizer in found[:1]] == [([one, frozen, norm], first)] and found[1] == (other, second)
-    with pytest.raises(PacelineError, match="the parameters of 0 belong to 2 optimizers"):
-        pairs(nn.ModuleList([nn.ModuleList([one, other])]), [first, second])
-    assert pairs(model, [first]) == [(model, first)]
+    found = parts(model, [first, second])
+    assert [(list(part), optimizers) for part, optimizers in found[:1]] == [([one, frozen, norm], [first])] and found[1] == (other, [second])
+    assert parts(model, [first]) == [(model, [first])]
 
 
 def said(name, *options, pattern, ranks=True):
