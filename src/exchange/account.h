@@ -1,4 +1,4 @@
-// Where a worker's time went between computing and communication, and how much of it was hidden. Pure.
+// Where a worker's time went between computing and communication, and how much of it was hidden: kept by listening. Pure.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/quantity.h"
+#include "exchange/gate_ledger.h"
+#include "wire/event.h"
 
 namespace paceline::exchange {
 
@@ -51,6 +53,34 @@ class BusyTime {
   TimePoint since_{};
   std::vector<Interval> ended_;  // which a wait may still be told of
   Duration total_{};
+};
+
+// The account of one worker. Hears of the stations of its units and of its gates; whoever tells it and asks it owns it.
+class AccountBook final : public wire::EventSink {
+ public:
+  // `gates` is the worker's, and outlives it.
+  explicit AccountBook(const GateLedger& gates);
+
+  // O(1); of a wait as on_waited. Initial values do not count, nor do waits for them.
+  void on_event(const wire::Event& event) override;
+  // The training thread stood at the gate of `layer` (nothing: of all layers) of `iteration`: a wait of which no event tells.
+  // O(units that it was for)
+  void on_waited(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened);
+  // Payload that no event of a unit tells of.
+  void count_bytes(std::int64_t pushed, std::int64_t pulled);
+
+  // When the last value of those that the open gate of `layer` waited for was complete. O(units of the layer)
+  TimePoint opened_at(Layer layer) const;
+  // Everything since the last call.
+  Account take(TimePoint now);
+
+ private:
+  bool counts(const wire::Event& event) const { return event.iteration >= gates_.plan().options().first; }
+
+  const GateLedger& gates_;
+  std::vector<UnitTimes> units_;
+  BusyTime pushes_, pulls_;
+  Account account_;
 };
 
 }  // namespace paceline::exchange

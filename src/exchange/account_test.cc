@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "job/testing_jobs.h"
+
 namespace paceline::exchange {
 namespace {
 
@@ -47,6 +49,52 @@ TEST(BusyTime, IsWhatCountingMillisecondsGives) {
     }
     if (waiting_since >= 0) busy.exclude(at(waiting_since), at(200));
     ASSERT_EQ(busy.take(at(200)), expected) << round;
+  }
+}
+
+// An account of worker 0 with one unit.
+struct Bench {
+  const std::shared_ptr<const job::Plan> plan = job::Plan::make(job::testing::table_of({{2}}), {}).value();
+  const GateLedger gates{plan, Rank{0}, GateLedger::Rule::kOwnUnits};
+  AccountBook book{gates};
+
+  void tell(wire::Happening what, std::int64_t ms, Iteration iteration, std::int64_t bytes = 0) {
+    book.on_event(wire::at(at(ms), {.what = what, .iteration = iteration, .bytes = bytes}));
+  }
+  void wait(std::int64_t from, std::int64_t to, Iteration iteration) {
+    book.on_event(wire::during(at(from), at(to), {.what = wire::Happening::kGate, .iteration = iteration}));
+  }
+};
+
+TEST(AccountBook, AWaitForAValueThatIsNotSeenToReturnIsAllPushOrUpdate) {
+  Bench bench;
+  for (const bool updated : {false, true}) {
+    bench.tell(wire::Happening::kPushing, 1, 1);
+    bench.tell(wire::Happening::kPushed, 5, 1);
+    if (updated) bench.tell(wire::Happening::kStepped, 7, 1);
+    bench.tell(wire::Happening::kComplete, 8, 1);
+    bench.wait(2, 9, 2);
+    const Account account = bench.book.take(at(9));
+    EXPECT_EQ(account.push, std::chrono::milliseconds(3));
+    EXPECT_EQ(account.update, std::chrono::milliseconds(updated ? 4 : 0));
+    EXPECT_EQ(account.wait, std::chrono::milliseconds(updated ? 0 : 4));
+    EXPECT_EQ(account.pull, Duration{});
+  }
+}
+
+TEST(AccountBook, InitialValuesDoNotCountNorDoesAWaitForThem) {
+  Bench bench;
+  for (const Iteration label : {0, 1}) {
+    bench.tell(wire::Happening::kPulling, 1, label);
+    bench.tell(wire::Happening::kReturning, 2, label);
+    bench.tell(wire::Happening::kPulled, 5, label, 8);
+    bench.tell(wire::Happening::kComplete, 5, label);
+    EXPECT_EQ(bench.book.opened_at(Layer{0}), at(5));
+    bench.wait(4, 6, label + 1);
+    const Account account = bench.book.take(at(9));
+    EXPECT_EQ(account.pull, std::chrono::milliseconds(label == 0 ? 0 : 2)) << label;
+    EXPECT_EQ(account.overlapped_pull, std::chrono::milliseconds(label == 0 ? 0 : 3)) << label;
+    EXPECT_EQ(account.bytes_pulled, label == 0 ? 0 : 8) << label;
   }
 }
 

@@ -35,7 +35,7 @@ void GateLedger::begin_iteration() {
   for (const scheduling::Unit& unit : plan_->units().units) {
     // The initial value of what is frozen is that of every iteration.
     if (unit.id >= plan_->units().moving && current_ > plan_->options().first) units_[unit.id].held = current_ - 1;
-    units_[unit.id].awaited_parts = unit.parts;
+    units_[unit.id].awaited_parts = static_cast<std::uint8_t>(unit.parts);
     units_[unit.id].unused_parts = 0;
     if (units_[unit.id].held >= current_ - 1) continue;
     count(unit, missing_in_, 1);
@@ -203,25 +203,8 @@ std::optional<std::uint32_t> GateLedger::undelivered() const {
 
 // --- gates ---
 
-void GateLedger::on_mark(std::uint32_t unit, Mark mark, TimePoint now) {
+void GateLedger::on_value(std::uint32_t unit) {
   UnitState& of = units_[unit];
-  switch (mark) {
-    case Mark::kLeft:
-      of.times = {.complete = of.times.complete};
-      return;
-    case Mark::kDelivered:
-      of.times.delivered = now;
-      return;
-    case Mark::kUpdated:
-      of.times.updated = now;
-      return;
-    case Mark::kReturning:
-      of.times.returning = now;
-      return;
-    case Mark::kComplete:
-      break;
-  }
-  of.times.complete = now;
   PACELINE_CHECK(of.held < current_, "unit {} has the value of iteration {} already", unit, current_);
   if (++of.held != current_ - 1) return;
   count(plan_->units().units[unit], missing_in_, -1);
@@ -244,39 +227,6 @@ std::optional<std::uint32_t> GateLedger::missing(std::optional<Layer> layer) con
     if (units_[unit].held < current_ - 1) return unit;
   }
   return std::nullopt;
-}
-
-TimePoint GateLedger::opened_at(Layer layer) const {
-  const scheduling::UnitRange units = awaited(layer);
-  TimePoint last{};
-  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) last = std::max(last, units_[unit].times.complete);
-  return last;
-}
-
-// --- where the time went ---
-
-void GateLedger::count_bytes(std::int64_t pushed, std::int64_t pulled) {
-  account_.bytes_pushed += pushed;
-  account_.bytes_pulled += pulled;
-}
-
-void GateLedger::account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened) {
-  if (opened <= entered) return;
-  for (BusyTime& flow : flows_) flow.exclude(entered, opened);
-  if (iteration - 1 < plan_->options().first) return;
-  const scheduling::UnitRange units = awaited(layer);
-  const UnitTimes* last = nullptr;
-  for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
-    const UnitTimes& times = units_[unit].times;
-    if (last == nullptr || times.complete > last->complete) last = &times;
-  }
-  if (last != nullptr) last->split(entered, opened, account_);
-}
-
-Account GateLedger::take_account(TimePoint now) {
-  account_.overlapped_push = flows_[0].take(now);
-  account_.overlapped_pull = flows_[1].take(now);
-  return std::exchange(account_, Account{});
 }
 
 }  // namespace paceline::exchange

@@ -1,10 +1,10 @@
-// Which gradients of an iteration are there, which layers may run, and where the time went. One for each worker, however its
-// gradients travel: by servers (push_ledger.h) or by collectives (collectives/training/round_ledger.h). Pure: no thread, clock or
-// memory of tensors; whoever drives it owns it.
+// Which gradients of an iteration are there, and which layers may run. One for each worker, however its gradients travel: by
+// servers (push_ledger.h) or by collectives (collectives/training/round_ledger.h). Pure: no thread, clock or memory of tensors;
+// whoever drives it owns it.
 //
 // One iteration i. The training side tells each tensor's gradient in any order, and at the end of backward the tensors that have
 // none; each call answers which units are complete by it. Then next_iteration() counts on. Whoever carries the units away and
-// values back marks the stations of a unit's way; when a layer has all it waits for, its forward of iteration i + 1 may run.
+// values back tells when a unit's value is there; when a layer has all it waits for, its forward of iteration i + 1 may run.
 //
 // O(1) but where something else is said.
 #pragma once
@@ -17,7 +17,6 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "exchange/account.h"
 #include "job/plan.h"
 
 namespace paceline::exchange {
@@ -25,15 +24,6 @@ namespace paceline::exchange {
 class GateLedger {
  public:
   enum class Rule : std::uint8_t { kOwnUnits, kEverything };  // what a layer's forward waits for
-  // A unit's way in one iteration, in this order; a station that it does not pass is left out.
-  enum class Mark : std::uint8_t {
-    kLeft,       // its gradient sets out
-    kDelivered,  // and has been received
-    kUpdated,    // this worker has made its update
-    kReturning,  // its value begins to come
-    kComplete,   // its value is there
-  };
-  enum class Flow : std::uint8_t { kPush, kPull };
   // A unit of which all gradients are known, and the parts that have none (bits).
   struct Complete {
     std::uint32_t unit = 0, unused_parts = 0;
@@ -78,10 +68,8 @@ class GateLedger {
 
   // --- gates ---
 
-  // kComplete: the unit's value of one iteration more is there, first the initial one.
-  void on_mark(std::uint32_t unit, Mark mark, TimePoint now);
-  // How long the update took that the unit's value comes from, when another process made it.
-  void on_updated_elsewhere(std::uint32_t unit, Duration took) { units_[unit].times.updating = took; }
+  // The unit's value of one iteration more is there, first the initial one.
+  void on_value(std::uint32_t unit);
 
   // Whether forward of `layer` in `iteration` <= current() may run; of all layers.
   bool open(Layer layer, Iteration iteration) const;
@@ -92,29 +80,16 @@ class GateLedger {
   scheduling::UnitRange awaited(std::optional<Layer> layer) const;
   // One of them whose value of iteration current() - 1 has not come, for messages. O(units)
   std::optional<std::uint32_t> missing(std::optional<Layer> layer) const;
-  // When the last value of those that the open gate of `layer` waited for was complete. O(units of the layer)
-  TimePoint opened_at(Layer layer) const;
-
-  // --- where the time went ---
-
-  // Something begins (ends) to travel, of the iterations that count.
-  void begin(Flow flow, TimePoint now) { flows_[static_cast<std::size_t>(flow)].begin(now); }
-  void end(Flow flow, TimePoint now) { flows_[static_cast<std::size_t>(flow)].end(now); }
-  void count_bytes(std::int64_t pushed, std::int64_t pulled);
-  // The training thread stood at the gate of `layer` (nothing: of all layers) of `iteration` from `entered` to `opened`. O(units)
-  void account_gate(std::optional<Layer> layer, Iteration iteration, TimePoint entered, TimePoint opened);
-  // Everything since the last call; the initial values do not count.
-  Account take_account(TimePoint now);
 
   const job::Plan& plan() const { return *plan_; }
 
  private:
+  // A simulation has one for each unit of each of thousands of workers.
   struct UnitState {
-    std::uint32_t awaited_parts = 0;  // whose gradients are not known in the current iteration
-    std::uint32_t unused_parts = 0;   // bits, in the current iteration
-    std::uint32_t borrowed = 0;       // messages that read its gradient
     Iteration held = -1;
-    UnitTimes times;
+    std::uint32_t unused_parts = 0;  // bits, in the current iteration
+    std::uint16_t borrowed = 0;      // messages that read its gradient
+    std::uint8_t awaited_parts = 0;  // whose gradients are not known in the current iteration
   };
   enum class TensorState : std::uint8_t {
     kAwaited,
@@ -150,8 +125,6 @@ class GateLedger {
   std::int64_t missing_ = 0;               // the same of all layers
   std::vector<std::int64_t> undelivered_;  // by layer: units whose gradients are being read
   std::int64_t undelivered_total_ = 0;
-  BusyTime flows_[2];
-  Account account_;
 };
 
 }  // namespace paceline::exchange

@@ -20,7 +20,7 @@ std::shared_ptr<const job::Plan> three_workers(Iteration first) {
 }
 
 void values(GateLedger& gates) {
-  for (const scheduling::Unit& unit : gates.plan().units().units) gates.on_mark(unit.id, GateLedger::Mark::kComplete, TimePoint{});
+  for (const scheduling::Unit& unit : gates.plan().units().units) gates.on_value(unit.id);
 }
 
 TEST(GateLedgerEnd, NobodyGoesOnAloneAfterTheFirstWorkersEnd) {

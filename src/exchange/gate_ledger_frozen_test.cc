@@ -10,7 +10,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Complete = GateLedger::Complete;
-using Mark = GateLedger::Mark;
 
 TEST(GateLedger, WhatIsFrozenIsAwaitedOnceAndHasNoGradient) {
   wire::TensorTable table = job::testing::table_of({{2}, {3}});
@@ -18,10 +17,10 @@ TEST(GateLedger, WhatIsFrozenIsAwaitedOnceAndHasNoGradient) {
   const auto plan = job::Plan::make(table, {}).value();
   GateLedger gates(plan, Rank{0}, GateLedger::Rule::kEverything);
   std::vector<Complete> complete;
-  gates.on_mark(0, Mark::kComplete, TimePoint{});
+  gates.on_value(0);
   EXPECT_FALSE(gates.open(Layer{1}, 1)) << "the initial value comes like all others";
   EXPECT_EQ(gates.missing(std::nullopt), 1U);
-  gates.on_mark(1, Mark::kComplete, TimePoint{});
+  gates.on_value(1);
   for (Iteration iteration = 1; iteration <= 3; ++iteration) {
     EXPECT_TRUE(gates.all_open(iteration));
     EXPECT_THAT(gates.on_gradient(1, complete).message(), HasSubstr("\"layer1.tensor0\""));
@@ -35,7 +34,7 @@ TEST(GateLedger, WhatIsFrozenIsAwaitedOnceAndHasNoGradient) {
     gates.next_iteration();
     EXPECT_TRUE(gates.open(Layer{1}, iteration)) << "of the iteration before";
     EXPECT_EQ(gates.missing(Layer{1}), 0U) << "nothing of it is missing";
-    gates.on_mark(0, Mark::kComplete, TimePoint{});
+    gates.on_value(0);
     gates.on_free(0);
   }
 }

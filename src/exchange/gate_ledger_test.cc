@@ -16,9 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Complete = GateLedger::Complete;
-using Mark = GateLedger::Mark;
-
-TimePoint at(int milliseconds) { return TimePoint{} + std::chrono::milliseconds(milliseconds); }
 
 std::shared_ptr<const job::Plan> plan_of(const std::vector<std::vector<std::int64_t>>& sizes, scheduling::Cut cut,
                                          std::int32_t servers = 1, Iteration first = 1) {
@@ -32,7 +29,7 @@ std::shared_ptr<const job::Plan> plan_of(const std::vector<std::vector<std::int6
 }
 
 void initial_values(GateLedger& gates) {
-  for (std::uint32_t unit = 0; unit < gates.plan().units().units.size(); ++unit) gates.on_mark(unit, Mark::kComplete, at(0));
+  for (std::uint32_t unit = 0; unit < gates.plan().units().units.size(); ++unit) gates.on_value(unit);
 }
 
 TEST(GateLedger, AUnitIsCompleteWithTheLastOfItsTensorsAndSaysWhichHaveNoGradient) {
@@ -93,36 +90,13 @@ TEST(GateLedger, AGradientIsFreeWhenEverythingThatReadsItIsOver) {
     ASSERT_TRUE(gates.on_gradient(0, complete).ok());
     ASSERT_TRUE(gates.on_backward_done(iteration, {}, complete).ok());
     gates.next_iteration();
-    gates.on_mark(0, Mark::kComplete, at(1));
+    gates.on_value(0);
   }
   gates.on_free(0);
   EXPECT_FALSE(gates.free(Layer{0}));
   EXPECT_EQ(gates.undelivered(), 0U);
   gates.on_free(0);
   EXPECT_TRUE(gates.free(Layer{0}) && gates.free());
-}
-
-TEST(GateLedger, AGateWithoutAMarkOfTheWayBackCountsAllOfItAsPushOrUpdate) {
-  GateLedger gates(plan_of({{2}}, scheduling::whole_tensors()), Rank{0}, GateLedger::Rule::kOwnUnits);
-  initial_values(gates);
-  std::vector<Complete> complete;
-  for (const bool updated : {false, true}) {
-    const Iteration iteration = gates.current();
-    ASSERT_TRUE(gates.on_gradient(0, complete).ok());
-    ASSERT_TRUE(gates.on_backward_done(iteration, {}, complete).ok());
-    gates.next_iteration();
-    gates.on_mark(0, Mark::kLeft, at(1));
-    gates.on_mark(0, Mark::kDelivered, at(5));
-    if (updated) gates.on_mark(0, Mark::kUpdated, at(7));
-    gates.on_free(0);
-    gates.on_mark(0, Mark::kComplete, at(8));
-    gates.account_gate(Layer{0}, iteration + 1, at(2), at(9));
-    const Account account = gates.take_account(at(9));
-    EXPECT_EQ(account.push, std::chrono::milliseconds(3));
-    EXPECT_EQ(account.update, std::chrono::milliseconds(updated ? 4 : 0));
-    EXPECT_EQ(account.wait, std::chrono::milliseconds(updated ? 0 : 4));
-    EXPECT_EQ(account.pull, Duration{});
-  }
 }
 
 // What anybody believes: sets of what has come, looked through anew with every question.
@@ -217,7 +191,7 @@ class RandomWorker {
     const std::uint32_t which = draw(static_cast<std::uint32_t>(due_.size()));
     const std::uint32_t unit = due_[which];
     due_.erase(due_.begin() + which);
-    gates_->on_mark(unit, Mark::kComplete, at(0));
+    gates_->on_value(unit);
     ++twin_->values[unit];
   }
   void gradient_is_free() {

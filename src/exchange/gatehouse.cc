@@ -21,6 +21,7 @@ Gatehouse::Gatehouse(const std::shared_ptr<const job::Plan>& plan, Rank worker, 
       options_(std::move(options)),
       gates_(plan, worker, rule),
       stall_(loop.now(), options_.stall_deadline) {
+  events_.add(account_);
   told_.reserve(2 * (plan_->units().units.size() + 1));
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "exchange/account.h"
 #include "exchange/gate_ledger.h"
 #include "session/stall.h"
 #include "transport/transport.h"
@@ -58,6 +59,9 @@ class Gatehouse {
   // --- locked ---
 
   exchange::GateLedger& gates() { return gates_; }
+  AccountBook& account() { return account_; }
+  // Who hears of what happens in this worker, first of all its account. Told from any thread.
+  wire::EventFan& events() { return events_; }
   std::vector<Told>& told() { return told_; }
   const Status& failure() const { return failure_; }
   // The training side has done its part of an iteration.
@@ -126,6 +130,8 @@ class Gatehouse {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   exchange::GateLedger gates_;
+  AccountBook account_{gates_};
+  wire::EventFan events_;
   std::vector<Told> told_;
   Blames blames_;
   session::StallDetector stall_;

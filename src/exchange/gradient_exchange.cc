@@ -93,7 +93,7 @@ Result<bool> GradientExchange::wait_open(std::optional<Layer> layer, Iteration i
   }
   carrier_->settle(lock, gates.awaited(layer));
   const TimePoint opened = house_->loop().now();
-  gates.account_gate(layer, iteration, entered, opened);
+  house_->account().on_waited(layer, iteration, entered, opened);
   tell([&](GateObserver& observer) {
     if (layer) return observer.on_gate(*layer, iteration, entered, opened);
     if (phase_ != Phase::kStarting) observer.on_waited(Wait::kValues, entered, opened);
@@ -133,7 +133,7 @@ Result<bool> GradientExchange::finish(Iteration last, Duration limit) {
 TimePoint GradientExchange::opened_at(Layer layer) {
   if (!check_process().ok()) return {};
   const Lock lock = house_->lock();
-  return house_->gates().opened_at(layer);
+  return house_->account().opened_at(layer);
 }
 
 // --- gradients ---
@@ -203,7 +203,7 @@ Status GradientExchange::wait_unused_layers(Lock& lock, Iteration iteration) {
   PACELINE_RETURN_IF_ERROR(whole(house_->wait(
       lock, Gatehouse::kNoLimit, {Gatehouse::What::kValues}, [&] { return gates.all_open(iteration); },
       [&] { return carrier_->awaited(gates.missing(std::nullopt)); })));
-  gates.account_gate(std::nullopt, iteration, entered, house_->loop().now());
+  house_->account().on_waited(std::nullopt, iteration, entered, house_->loop().now());
   return {};
 }
 
@@ -293,7 +293,7 @@ std::optional<scheduling::LiveProfile::Plan> GradientExchange::batches() {
 exchange::Account GradientExchange::take_account() {
   if (!check_process().ok()) return {};
   const Lock lock = house_->lock();
-  return house_->gates().take_account(house_->loop().now());
+  return house_->account().take(house_->loop().now());
 }
 
 }  // namespace paceline::exchange

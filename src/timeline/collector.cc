@@ -58,7 +58,7 @@ Result<report::Json> TimelineCollector::write(Files& files, const std::string& p
     const auto clock = clocks_.find(peer);
     std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = std::numeric_limits<std::int64_t>::min();
     for (const wire::TimelinePart& part : parts.parts) {
-      for (const wire::TimelineEvent& event : part.events) {
+      for (const wire::Event& event : part.events) {
         begin = std::min(begin, event.begin);
         end = std::max(end, event.end);
       }

@@ -16,7 +16,7 @@ class EventRing {
   explicit EventRing(std::size_t capacity) : events_(capacity) { PACELINE_CHECK(capacity > 0, "a ring without room"); }
 
   // Overwrites the oldest when there is no room.
-  void add(const wire::TimelineEvent& event) {
+  void add(const wire::Event& event) {
     events_[next_] = event;
     if (++next_ == events_.size()) next_ = 0;
     ++added_;
@@ -27,8 +27,8 @@ class EventRing {
   std::uint64_t dropped() const { return added_ - std::min<std::uint64_t>(added_, events_.size()); }
 
   // What is there, the oldest first.
-  std::vector<wire::TimelineEvent> events() const {
-    std::vector<wire::TimelineEvent> in_order;
+  std::vector<wire::Event> events() const {
+    std::vector<wire::Event> in_order;
     in_order.reserve(static_cast<std::size_t>(added_ - dropped()));
     const auto seam = events_.begin() + static_cast<std::ptrdiff_t>(next_);
     if (added_ >= events_.size()) in_order.assign(seam, events_.end());
@@ -37,7 +37,7 @@ class EventRing {
   }
 
  private:
-  std::vector<wire::TimelineEvent> events_;
+  std::vector<wire::Event> events_;
   std::size_t next_ = 0;
   std::uint64_t added_ = 0;
 };

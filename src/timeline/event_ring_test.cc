@@ -10,7 +10,7 @@ namespace {
 TEST(EventRing, KeepsTheNewestInOrderAndCountsTheOthers) {
   for (std::size_t capacity = 1; capacity <= 5; ++capacity) {
     EventRing ring(capacity);
-    std::deque<wire::TimelineEvent> newest;
+    std::deque<wire::Event> newest;
     EXPECT_TRUE(ring.events().empty());
     for (std::uint32_t number = 0; number < 3 * capacity + 1; ++number) {
       ring.add({.unit = number});

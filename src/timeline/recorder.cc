@@ -173,7 +173,7 @@ std::vector<wire::TimelinePart> TimelineRecorder::parts(const std::function<std:
     if (ring.added() == 0) return;
     wire::TimelinePart& part = parts.emplace_back();
     part = {.thread = thread, .dropped = ring.dropped(), .events = ring.events()};
-    for (wire::TimelineEvent& event : part.events) {
+    for (wire::Event& event : part.events) {
       event.begin = reading(TimePoint(Duration(event.begin)));
       event.end = reading(TimePoint(Duration(event.end)));
     }

@@ -7,9 +7,9 @@
 namespace paceline::timeline {
 namespace {
 
+using wire::Event;
 using wire::Happening;
 using wire::MessageKind;
-using wire::TimelineEvent;
 
 // Positions in RoundTrip::at.
 enum Mark : std::uint8_t { kReady, kLeft, kArrived, kTaken, kBegun, kUpdated, kReplied, kReplyLeft, kReturned };
@@ -33,7 +33,7 @@ class Facts {
 
   void add(const ProcessRecord& process) {
     for (const wire::TimelinePart& part : process.parts) {
-      for (const TimelineEvent& event : part.events) add(process, event);
+      for (const Event& event : part.events) add(process, event);
     }
   }
 
@@ -54,7 +54,7 @@ class Facts {
   }
 
  private:
-  void add(const ProcessRecord& process, const TimelineEvent& event) {
+  void add(const ProcessRecord& process, const Event& event) {
     const std::int64_t begin = process.clock.to_local(event.begin), end = process.clock.to_local(event.end);
     switch (event.what) {
       case Happening::kQueued:
@@ -78,7 +78,7 @@ class Facts {
   }
 
   // `pushed`: what it means for a gradient, `returned`: for a value.
-  void add_message(const ProcessRecord& process, const TimelineEvent& event, std::int64_t at, Mark pushed, Mark returned) {
+  void add_message(const ProcessRecord& process, const Event& event, std::int64_t at, Mark pushed, Mark returned) {
     const bool push = event.message == MessageKind::kPush || event.message == MessageKind::kPushes;
     const bool value = event.message == MessageKind::kValue || event.message == MessageKind::kValues;
     if (!push && !value) return;

@@ -8,12 +8,12 @@ namespace {
 using wire::Happening;
 using wire::MessageKind;
 
-wire::TimelineEvent message(Happening what, MessageKind kind, std::int32_t peer, std::uint32_t unit, std::int64_t at,
-                            std::uint32_t last = 0) {
+wire::Event message(Happening what, MessageKind kind, std::int32_t peer, std::uint32_t unit, std::int64_t at,
+                    std::uint32_t last = 0) {
   return {.what = what, .message = kind, .peer = peer, .unit = unit, .detail = last, .iteration = 1, .begin = at, .end = at};
 }
 
-wire::TimelineEvent work(Happening what, std::int32_t worker, std::uint32_t unit, std::int64_t begin, std::int64_t end) {
+wire::Event work(Happening what, std::int32_t worker, std::uint32_t unit, std::int64_t begin, std::int64_t end) {
   return {.what = what, .peer = worker, .unit = unit, .iteration = 1, .begin = begin, .end = end};
 }
 
@@ -25,7 +25,7 @@ std::vector<std::int64_t> times(const RoundTrip& trip) {
 
 const std::vector<UnitHome> kUnits = {{Rank{0}, Layer{0}, Bytes{4}}, {Rank{1}, Layer{0}, Bytes{4}}, {Rank{0}, Layer{1}, Bytes{4}}};
 
-ProcessRecord worker(std::int32_t rank, std::vector<wire::TimelineEvent> events, std::int64_t ahead) {
+ProcessRecord worker(std::int32_t rank, std::vector<wire::Event> events, std::int64_t ahead) {
   return {.worker = Rank{rank}, .server = {}, .parts = {{.events = std::move(events)}}, .clock = {.remote = ahead, .local = 0}};
 }
 
@@ -77,7 +77,7 @@ TEST(RoundTrips, ValuesOfSeveralUnitsAreOnlyThoseThatLiveThere) {
                              .server = Rank{0},
                              .parts = {{.events = {message(Happening::kQueued, MessageKind::kValues, 0, 0, 5, 2)}}},
                              .clock = {}};
-  std::vector<wire::TimelineEvent> events;
+  std::vector<wire::Event> events;
   for (const std::uint32_t unit : {0, 1, 2})
     events.push_back(message(Happening::kQueued, MessageKind::kPush, kUnits[unit].server.value, unit, 1));
   events.push_back(message(Happening::kArrived, MessageKind::kValues, 0, 0, 9, 2));

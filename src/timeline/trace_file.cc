@@ -14,9 +14,9 @@ namespace paceline::timeline {
 namespace {
 
 using timeline::RoundTrip;
+using wire::Event;
 using wire::Happening;
 using wire::MessageKind;
-using wire::TimelineEvent;
 using wire::TimelineThread;
 
 constexpr std::size_t kBlock = 256U << 10;  // written at once
@@ -56,7 +56,7 @@ class Writer {
     std::int64_t first = std::numeric_limits<std::int64_t>::max();
     for (const JobTimeline::Process& process : job.processes) {
       for (const wire::TimelinePart& part : process.record.parts) {
-        for (const TimelineEvent& happened : part.events) first = std::min(first, process.record.clock.to_local(happened.begin));
+        for (const Event& happened : part.events) first = std::min(first, process.record.clock.to_local(happened.begin));
       }
     }
     return first;
@@ -84,7 +84,7 @@ class Writer {
     if (process.record.worker) PACELINE_RETURN_IF_ERROR(named("thread_name", kTrainingThread, "training"));
     PACELINE_RETURN_IF_ERROR(named("thread_name", kLoopThread, process.record.server ? "loop, updates" : "loop"));
     for (const wire::TimelinePart& part : process.record.parts) {
-      for (const TimelineEvent& happened : part.events)
+      for (const Event& happened : part.events)
         PACELINE_RETURN_IF_ERROR(write_event(pid, thread_of(part.thread), process.record, happened));
     }
     return {};
@@ -99,7 +99,7 @@ class Writer {
     return layer(unit < job_.units.size() ? static_cast<std::uint32_t>(job_.units[unit].layer.index) : wire::kAllUnits);
   }
 
-  Status write_event(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const TimelineEvent& happened) {
+  Status write_event(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const Event& happened) {
     switch (happened.what) {
       case Happening::kForward:
         return span(pid, thread, record, happened, "forward", layer(happened.unit));
@@ -121,21 +121,22 @@ class Writer {
       case Happening::kLeft:
       case Happening::kArrived:
         return moment(pid, thread, record, happened);
+      default:  // is not recorded
+        return {};
     }
-    return {};
   }
 
   // Of a server's work; "": of all units.
-  std::string layer_of(const TimelineEvent& happened) const {
+  std::string layer_of(const Event& happened) const {
     return happened.unit == wire::kAllUnits ? std::string() : layer_of_unit(happened.unit);
   }
-  std::string of_unit(const TimelineEvent& happened) const {
+  std::string of_unit(const Event& happened) const {
     if (happened.unit == wire::kAllUnits) return {};
     return fmt::format(R"(,"unit":{},"worker":{})", happened.unit, happened.peer);
   }
 
-  Status span(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const TimelineEvent& happened,
-              const char* what, const std::string& layer, const std::string& unit = {}) {
+  Status span(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const Event& happened, const char* what,
+              const std::string& layer, const std::string& unit = {}) {
     const std::int64_t begin = record.clock.to_local(happened.begin), end = record.clock.to_local(happened.end);
     const std::string arguments = layer.empty() ? unit : fmt::format(R"(,"layer":{}{})", layer, unit);
     return event(fmt::format(R"("ph":"X","cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"args":{{"iteration":{}{}}})",
@@ -144,7 +145,7 @@ class Writer {
   }
 
   // Gradients and values are in the round trips; of the others it is only said when they were sent and came.
-  Status moment(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const TimelineEvent& happened) {
+  Status moment(std::size_t pid, std::int64_t thread, const timeline::ProcessRecord& record, const Event& happened) {
     const bool pull = happened.message == MessageKind::kPull;
     if ((!pull && happened.message != MessageKind::kNotify) || happened.what == Happening::kLeft) return {};
     const char* what = happened.what == Happening::kQueued ? "sent" : "arrived";
@@ -216,7 +217,7 @@ report::Json gates_of(const JobTimeline& job) {
   std::map<std::uint32_t, Gate> by_layer;
   for (const JobTimeline::Process& process : job.processes) {
     for (const wire::TimelinePart& part : process.record.parts) {
-      for (const TimelineEvent& happened : part.events) {
+      for (const Event& happened : part.events) {
         if (happened.what != Happening::kGate || happened.unit >= job.layers.size()) continue;
         Gate& gate = by_layer[happened.unit];
         gate.layer = job.layers[happened.unit];

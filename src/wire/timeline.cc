@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kEventBytes = 38;
 
-void put_event(Writer& to, const TimelineEvent& event) {
+void put_event(Writer& to, const Event& event) {
   to.put(event.what);
   to.put(event.message);
   to.put(event.peer);
@@ -18,9 +18,9 @@ void put_event(Writer& to, const TimelineEvent& event) {
   to.put(event.end);
 }
 
-TimelineEvent get_event(Reader& from) {
-  TimelineEvent event;
-  event.what = from.get_enum(kLastHappening);
+Event get_event(Reader& from) {
+  Event event;
+  event.what = from.get_enum(kLastRecorded);
   const auto kind = message_kind(from.get<std::uint8_t>());
   if (!kind) from.fail();
   event.message = kind.value_or(MessageKind{});
@@ -49,7 +49,7 @@ Result<TimelinePart> decode_timeline_part(std::span<const std::byte> bytes) {
   TimelinePart part;
   part.thread = reader.get_enum(TimelineThread::kLoop);
   part.dropped = reader.get<std::uint64_t>();
-  part.events = reader.get_list<TimelineEvent>(kEventBytes, get_event);
+  part.events = reader.get_list<Event>(kEventBytes, get_event);
   if (!reader.finished()) return error(ErrorKind::kCorrupt, "a timeline message is malformed");
   return part;
 }

@@ -8,40 +8,9 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "wire/message.h"
+#include "wire/event.h"
 
 namespace paceline::wire {
-
-enum class Happening : std::uint8_t {
-  // On the training thread; `unit` is a layer.
-  kForward,
-  kBackward,
-  kGate,  // waiting for the layer's parameters
-  // On the training thread; `unit` means nothing.
-  kWaitGradients,  // until gradients of the iteration before had left
-  kWaitValues,     // for all parameters
-  kWaitMiniBatch,  // until one was handed out
-  // On a server's loop.
-  kAggregate,  // the gradient of worker `peer` was taken; others of the unit are still missing
-  kUpdate,     // it was the last one: summed, and the unit updated. kAllUnits: a held iteration's updates
-  // A message (`message`, `unit`, `detail`, `iteration` as in its head; `peer` is the other end), at a moment: begin == end.
-  kQueued,   // it may leave
-  kLeft,     // its first chunk was handed to the connection; of none between the halves of one process
-  kArrived,  // it is there completely
-};
-inline constexpr Happening kLastHappening = Happening::kArrived;
-inline constexpr std::uint32_t kAllUnits = ~std::uint32_t{0};
-
-struct TimelineEvent {
-  Happening what = Happening::kForward;
-  MessageKind message = MessageKind::kPush;  // of a message
-  std::int32_t peer = -1;                    // a rank, where there is one
-  std::uint32_t unit = 0, detail = 0;
-  Iteration iteration = 0;
-  std::int64_t begin = 0, end = 0;
-
-  bool operator==(const TimelineEvent&) const = default;
-};
 
 enum class TimelineThread : std::uint8_t { kTraining, kLoop };
 
@@ -49,7 +18,7 @@ enum class TimelineThread : std::uint8_t { kTraining, kLoop };
 struct TimelinePart {
   TimelineThread thread = TimelineThread::kLoop;
   std::uint64_t dropped = 0;  // older events, for which there was no room
-  std::vector<TimelineEvent> events;
+  std::vector<Event> events;  // up to kLastRecorded; without their `bytes`
 
   bool operator==(const TimelinePart&) const = default;
 };

@@ -50,7 +50,7 @@ const std::vector<MessageKind> kMessageKinds = all_message_kinds();
 TimelinePart random_part(std::mt19937_64& random) {
   TimelinePart part{.thread = static_cast<TimelineThread>(random() % 2), .dropped = random(), .events = {}};
   part.events.resize(random() % 5);
-  for (TimelineEvent& event : part.events) {
+  for (Event& event : part.events) {
     event = {.what = static_cast<Happening>(random() % 11),
              .message = kMessageKinds[random() % kMessageKinds.size()],
              .peer = static_cast<std::int32_t>(random()),

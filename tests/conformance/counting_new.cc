@@ -5,11 +5,12 @@
 #include <new>
 
 namespace {
-std::atomic<std::uint64_t> made = 0;
+std::atomic<std::uint64_t> made = 0, asked = 0;
 thread_local std::size_t refused_from = 0;
 
 void count(std::size_t size) {
   made.fetch_add(1, std::memory_order_relaxed);
+  asked.fetch_add(size, std::memory_order_relaxed);
   if (refused_from != 0 && size >= refused_from) throw std::bad_alloc();
 }
 }  // namespace
@@ -37,6 +38,7 @@ void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std
 namespace paceline::transport::testing {
 
 std::uint64_t allocations() { return made.load(); }
+std::uint64_t allocated_bytes() { return asked.load(); }
 
 void refuse_memory(std::size_t from_bytes) { refused_from = from_bytes; }
 

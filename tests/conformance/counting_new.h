@@ -7,7 +7,8 @@
 
 namespace paceline::transport::testing {
 
-std::uint64_t allocations();  // so far, by all threads
+std::uint64_t allocations();      // so far, by all threads
+std::uint64_t allocated_bytes();  // likewise: what was asked for, whether or not it was given back
 
 // From here on this thread has no memory for what has so many bytes or more; 0: it has.
 void refuse_memory(std::size_t from_bytes);

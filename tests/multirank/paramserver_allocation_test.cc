@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/counting_new.h"
+#include "paramserver/core/push_ledger.h"
 #include "paramserver_job.h"
 
 namespace paceline::paramserver::testing {
@@ -66,6 +67,24 @@ TEST_P(ParameterServerAllocation, ThousandsOfPushesCostNoneOnceWarm) {
     EXPECT_EQ(std::ranges::min(made), 0U);
   }
   EXPECT_LE(std::accumulate(made.begin(), made.end(), std::uint64_t{0}), growth);
+}
+
+// A simulation of a thousand workers of a network with twenty thousand units has this memory twenty million times.
+TEST(SimulatedWorker, HasAtMost64BytesForAUnit) {
+  constexpr std::uint32_t kUnits = 20'000;
+  for (const char* name : {"p3", "layer-wise", "slicing"}) {
+    job::PlanOptions options;
+    options.schedule = *scheduling::parse_schedule_name(name);
+    options.schedule.cut = scheduling::slices_of(10);
+    const auto plan = job::Plan::make(table_of({{10 * kUnits}}), options).value();
+    ASSERT_EQ(plan->units().units.size(), kUnits);
+    const std::uint64_t before = transport::testing::allocated_bytes();
+    exchange::GateLedger gates(plan, Rank{0}, gate_rule(options.schedule));
+    const PushLedger ledger(gates, Rank{0});
+    const std::uint64_t bytes = transport::testing::allocated_bytes() - before;
+    EXPECT_GT(bytes, 24 * kUnits) << name;
+    EXPECT_LE(bytes, 64 * kUnits) << name;
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<ParameterServerAllocation::ParamType>& info) {

@@ -42,7 +42,7 @@ CollectiveCarrier::CollectiveCarrier(exchange::Gatehouse& house, session::Sender
       memory_(std::move(memory)),
       options_(options),
       flags_(plan_.options().workers, plan_.options().update.verdict),
-      ledger_(house.gates(), self_, options),
+      ledger_(house.gates(), self_, options, &house.events()),
       shard_(shard_for(ledger_, house.shared_plan())),
       engine_(self_, plan_.options().workers, *this),
       planner_(std::make_shared<const Group>(world_group(self_, plan_.options().workers)),
@@ -150,7 +150,7 @@ void CollectiveCarrier::step_told() {
 
 // Locked.
 void CollectiveCarrier::count_bytes() {
-  house_.gates().count_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
+  house_.account().count_bytes(std::exchange(bytes_sent_, 0), std::exchange(bytes_received_, 0));
 }
 
 // Begins operations, and does one piece of work; the loop comes back for the next one.

@@ -5,15 +5,21 @@
 namespace paceline::collectives {
 
 using Kind = RoundLedger::Action::Kind;
+using wire::Happening;
 
-RoundLedger::RoundLedger(exchange::GateLedger& gates, Rank self, TrainingOptions options)
+RoundLedger::RoundLedger(exchange::GateLedger& gates, Rank self, TrainingOptions options, wire::EventSink* events)
     : gates_(gates),
+      events_(events),
       self_(self),
       root_(root_of(options, gates.plan().options().workers)),
       options_(options),
       updates_here_(updates_everywhere(options_.loop) || self == root_),
       round_(gates.current() - 1),
       units_(gates.plan().units().units.size()) {}
+
+void RoundLedger::tell(Happening what, std::uint32_t unit, TimePoint now) const {
+  if (events_ != nullptr) events_->on_event(wire::at(now, {.what = what, .unit = unit, .iteration = round_}));
+}
 
 // --- a round begins ---
 
@@ -38,8 +44,7 @@ void RoundLedger::begin_round() {
 void RoundLedger::begin_reduce(std::uint32_t unit, TimePoint now, Actions& actions) {
   ++reduces_begun_;
   ++open_operations_;
-  gates_.on_mark(unit, Mark::kLeft, now);
-  gates_.begin(Flow::kPush, now);
+  tell(Happening::kPushing, unit, now);
   actions.push_back({Kind::kReduce, unit});
 }
 
@@ -69,8 +74,7 @@ void RoundLedger::on_free(TimePoint now, Actions& actions) {
 void RoundLedger::on_reduced(std::uint32_t unit, TimePoint now, Actions& actions) {
   --open_operations_;
   units_[unit].reduced = true;
-  gates_.on_mark(unit, Mark::kDelivered, now);
-  gates_.end(Flow::kPush, now);
+  tell(Happening::kPushed, unit, now);
   if (free_) after_sum(unit, actions);
 }
 
@@ -88,7 +92,7 @@ RoundLedger::Inspection RoundLedger::on_inspected(Actions& actions) {
 void RoundLedger::on_updated(std::uint32_t unit, TimePoint now, Actions& actions) {
   units_[unit].updated = true;
   ++updated_;
-  gates_.on_mark(unit, Mark::kUpdated, now);
+  tell(Happening::kStepped, unit, now);
   if (!broadcasts_ || self_ == broadcast_root()) complete(unit, now);
   begin_broadcasts(now, actions);
 }
@@ -100,7 +104,7 @@ void RoundLedger::begin_broadcasts(TimePoint now, Actions& actions) {
   while (broadcasts_begun_ < count() && (!own_first || units_[broadcasts_begun_].updated)) {
     if (starting_ && self_ == Rank{0}) complete(broadcasts_begun_, now);
     ++open_operations_;
-    if (!starting_) gates_.begin(Flow::kPull, now);
+    tell(Happening::kPulling, broadcasts_begun_, now);
     actions.push_back({Kind::kBroadcast, broadcasts_begun_++});
   }
 }
@@ -108,19 +112,20 @@ void RoundLedger::begin_broadcasts(TimePoint now, Actions& actions) {
 void RoundLedger::on_broadcast_begins(std::uint32_t unit, TimePoint now) {
   if (units_[unit].returning) return;
   units_[unit].returning = true;
-  gates_.on_mark(unit, Mark::kReturning, now);
+  tell(Happening::kReturning, unit, now);
 }
 
 void RoundLedger::on_broadcast(std::uint32_t unit, TimePoint now) {
   --open_operations_;
-  if (!starting_) gates_.end(Flow::kPull, now);
+  tell(Happening::kPulled, unit, now);
   if (self_ != broadcast_root()) complete(unit, now);
 }
 
 // What the root itself sends does not have to come.
 void RoundLedger::complete(std::uint32_t unit, TimePoint now) {
   if (broadcasts_) on_broadcast_begins(unit, now);
-  gates_.on_mark(unit, Mark::kComplete, now);
+  tell(Happening::kComplete, unit, now);
+  gates_.on_value(unit);
 }
 
 std::string RoundLedger::describe(std::optional<std::uint32_t> unit) const {

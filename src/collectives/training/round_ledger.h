@@ -23,6 +23,7 @@
 
 #include "collectives/training/loop_options.h"
 #include "exchange/gate_ledger.h"
+#include "wire/event.h"
 
 namespace paceline::collectives {
 
@@ -47,8 +48,9 @@ class RoundLedger {
   };
   using Actions = std::vector<Action>;
 
-  // `gates` is the worker's, made with gate_rule(options), outlives it, and belongs to the same owner.
-  RoundLedger(exchange::GateLedger& gates, Rank self, TrainingOptions options);
+  // `gates` is the worker's, made with gate_rule(options), outlives it, and belongs to the same owner. `events` hears of the
+  // stations of each unit's way, and outlives it too; null: nobody does.
+  RoundLedger(exchange::GateLedger& gates, Rank self, TrainingOptions options, wire::EventSink* events = nullptr);
 
   // The round before the first iteration: rank 0's parameters go to all.
   void on_start(TimePoint now, Actions& actions);
@@ -79,8 +81,6 @@ class RoundLedger {
   std::string describe(std::optional<std::uint32_t> unit) const;
 
  private:
-  using Mark = exchange::GateLedger::Mark;
-  using Flow = exchange::GateLedger::Flow;
   struct Unit {
     bool staged = false, reduced = false, updated = false, returning = false;
   };
@@ -90,11 +90,13 @@ class RoundLedger {
   void begin_broadcasts(TimePoint now, Actions& actions);
   void after_sum(std::uint32_t unit, Actions& actions);
   void complete(std::uint32_t unit, TimePoint now);
+  void tell(wire::Happening what, std::uint32_t unit, TimePoint now) const;
   // Of the round; frozen ones take part in the first alone.
   std::uint32_t count() const { return starting_ ? static_cast<std::uint32_t>(units_.size()) : plan().units().moving; }
   const job::Plan& plan() const { return gates_.plan(); }
 
   exchange::GateLedger& gates_;
+  wire::EventSink* events_;
   Rank self_, root_;
   TrainingOptions options_;
   bool updates_here_;

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exchange/account.h"
+
 namespace paceline::collectives {
 namespace {
 
@@ -33,8 +35,9 @@ TimePoint at(int milliseconds) { return TimePoint{} + std::chrono::milliseconds(
 // A worker's two ledgers.
 struct Bench {
   Bench(std::shared_ptr<const job::Plan> plan, Rank rank, TrainingOptions options)
-      : gates(std::move(plan), rank, gate_rule(options)), core(gates, rank, options) {}
+      : gates(std::move(plan), rank, gate_rule(options)), book(gates), core(gates, rank, options, &book) {}
   exchange::GateLedger gates;
+  exchange::AccountBook book;
   RoundLedger core;
 };
 
@@ -224,7 +227,7 @@ TEST(RoundLedger, ExposedTimeIsSplitIntoSumUpdateAndWeights) {
   Bench root(plan, Rank{2}, {.loop = Loop::kOne}), other(plan, Rank{0}, {.loop = Loop::kOne});
   for (Bench* core : {&root, &other}) {
     start(*core);
-    static_cast<void>(core->gates.take_account(at(0)));
+    static_cast<void>(core->book.take(at(0)));
     RoundLedger::Actions actions;
     ready(*core, 0);
     backward_done(*core);
@@ -232,15 +235,15 @@ TEST(RoundLedger, ExposedTimeIsSplitIntoSumUpdateAndWeights) {
   }
   RoundLedger::Actions actions;
   root.core.on_updated(0, at(13), actions);
-  root.gates.account_gate(Layer{0}, 2, at(4), at(14));
-  const auto of_root = root.gates.take_account(at(14));
+  root.book.on_event(wire::during(at(4), at(14), {.what = wire::Happening::kGate, .iteration = 2}));
+  const auto of_root = root.book.take(at(14));
   EXPECT_EQ(of_root.push, std::chrono::milliseconds(6));
   EXPECT_EQ(of_root.update, std::chrono::milliseconds(3));
   EXPECT_EQ(of_root.overlapped_push, std::chrono::milliseconds(4)) << "from 0 to 4";
   other.core.on_broadcast_begins(0, at(20));
   other.core.on_broadcast(0, at(25));
-  other.gates.account_gate(Layer{0}, 2, at(4), at(25));
-  const auto of_other = other.gates.take_account(at(25));
+  other.book.on_event(wire::during(at(4), at(25), {.what = wire::Happening::kGate, .iteration = 2}));
+  const auto of_other = other.book.take(at(25));
   EXPECT_EQ(of_other.push, std::chrono::milliseconds(6));
   EXPECT_EQ(of_other.wait, std::chrono::milliseconds(10));
   EXPECT_EQ(of_other.pull, std::chrono::milliseconds(5));

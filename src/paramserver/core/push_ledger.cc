@@ -6,8 +6,10 @@
 
 namespace paceline::paramserver {
 
-PushLedger::PushLedger(exchange::GateLedger& gates, Rank worker)
-    : gates_(gates), plan_(gates.plan()), worker_(worker), current_(plan_.options().first) {
+using wire::Happening;
+
+PushLedger::PushLedger(exchange::GateLedger& gates, Rank worker, wire::EventSink* events)
+    : gates_(gates), events_(events), plan_(gates.plan()), worker_(worker), current_(plan_.options().first) {
   const auto layers = static_cast<std::size_t>(plan_.layers());
   units_.resize(plan_.units().units.size());
   waiting_.reserve(units_.size());
@@ -45,7 +47,11 @@ scheduling::UnitRange PushLedger::begun_in(std::size_t layer) const {
 void PushLedger::on_initial_received(std::uint32_t unit) {
   const Iteration initial = plan_.options().first - 1;
   PACELINE_CHECK(unit < units_.size() && gates_.held(unit) < initial, "unit {} has an initial value already", unit);
-  gates_.on_mark(unit, exchange::GateLedger::Mark::kComplete, TimePoint{});
+  gates_.on_value(unit);
+}
+
+void PushLedger::tell(TimePoint now, const wire::Event& event) const {
+  if (events_ != nullptr) events_->on_event(wire::at(now, event));
 }
 
 // --- gradients ---
@@ -66,7 +72,10 @@ void PushLedger::on_backward_done(TimePoint now, std::vector<WorkerAction>& acti
 
 void PushLedger::on_finished() {
   PACELINE_CHECK(held_.empty(), "finished while {} requests of iteration {} wait for pushes", held_.size(), current_ - 1);
-  for (UnitState& unit : units_) unit.pushed = current_;
+  for (UnitState& unit : units_) {
+    unit.pushed = current_;
+    unit.notified = false;
+  }
   ++current_;
   begin_iteration();
 }
@@ -146,11 +155,11 @@ void PushLedger::push_run(std::span<const std::uint32_t> units, TimePoint now, s
 void PushLedger::begin_push(std::uint32_t unit, TimePoint now) {
   UnitState& of = units_[unit];
   of.pushed = current_;
-  gates_.on_mark(unit, exchange::GateLedger::Mark::kLeft, now);
-  if (of.unused_parts == scheduling::all_parts(plan_.units().units[unit]))
-    return gates_.on_mark(unit, exchange::GateLedger::Mark::kDelivered, now);
-  gates_.begin(exchange::GateLedger::Flow::kPush, now);
-  if (!plan_.options().wire.drops()) gates_.count_bytes(static_cast<std::int64_t>(plan_.payload_bytes(unit)), 0);
+  of.notified = false;
+  const bool empty = of.unused_parts == scheduling::all_parts(plan_.units().units[unit]);
+  const std::size_t bytes = empty || plan_.options().wire.drops() ? 0 : plan_.payload_bytes(unit);
+  tell(now, {.what = Happening::kPushing, .unit = unit, .iteration = current_, .bytes = static_cast<std::int64_t>(bytes)});
+  if (empty) tell(now, {.what = Happening::kPushed, .unit = unit, .iteration = current_});
 }
 
 void PushLedger::check_batches_may_change() const {
@@ -210,8 +219,7 @@ std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit,
   const auto units = plan_.units().between(unit, units_[unit].push_last);
   for (const std::uint32_t delivered : units) {
     gates_.on_free(delivered);
-    gates_.on_mark(delivered, exchange::GateLedger::Mark::kDelivered, now);
-    gates_.end(exchange::GateLedger::Flow::kPush, now);
+    tell(now, {.what = Happening::kPushed, .unit = delivered, .iteration = units_[delivered].pushed});
   }
   ask_if_delivered(actions);
   return units;

@@ -25,6 +25,7 @@
 #include "base/status.h"
 #include "exchange/gate_ledger.h"
 #include "scheduling/batching.h"
+#include "wire/event.h"
 
 namespace paceline::paramserver {
 
@@ -48,8 +49,9 @@ inline exchange::GateLedger::Rule gate_rule(const scheduling::ScheduleOptions& s
 
 class PushLedger {
  public:
-  // `gates` is the worker's, outlives it, and belongs to the same owner.
-  PushLedger(exchange::GateLedger& gates, Rank worker);
+  // `gates` is the worker's, outlives it, and belongs to the same owner. `events` hears of the stations of each unit's way, and
+  // outlives it too; null: nobody does.
+  PushLedger(exchange::GateLedger& gates, Rank worker, wire::EventSink* events = nullptr);
 
   // Rank 0 has the initial values; all others wait for them. Before anything else.
   void on_initial_received(std::uint32_t unit);  // rank 0: the server has it
@@ -102,12 +104,13 @@ class PushLedger {
   Rank rank() const { return worker_; }
 
  private:
+  // A simulation has one for each unit of each of thousands of workers.
   struct UnitState {
-    std::uint32_t unused_parts = 0;  // bits, of the newest push
-    Iteration notified = -1;         // label of the newest notification
-    Iteration arriving = -1;         // label that is coming; -1: none
     Iteration pushed = -1;           // newest push sent
+    Iteration arriving = -1;         // label that is coming; -1: none
+    std::uint32_t unused_parts = 0;  // bits, of the newest push
     std::uint32_t push_last = 0;     // last unit of the message that its newest push is the first of
+    bool notified = false;           // of the update that its newest push went into
     bool staging = false;            // where `arriving` goes
     bool staged = false;             // the newest value waits in the staging area
   };
@@ -123,12 +126,14 @@ class PushLedger {
   void begin_batches();
   void check_batches_may_change() const;
   void begin_iteration();
+  void tell(TimePoint now, const wire::Event& event) const;
   scheduling::UnitRange begun_in(std::size_t layer) const;
   void settle(const exchange::GateLedger::Complete& complete, TimePoint now, std::vector<WorkerAction>& actions);
   Status check_value(Rank server, std::uint32_t unit) const;
   Status check_values(Rank server, const Values& values) const;
 
   exchange::GateLedger& gates_;
+  wire::EventSink* events_;
   const job::Plan& plan_;
   Rank worker_;
   Iteration current_;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "exchange/account.h"
 #include "job/testing_jobs.h"
 
 namespace paceline::paramserver {
@@ -23,7 +24,8 @@ class Bench {
     options.schedule = schedule;
     plan = *job::Plan::make(job::testing::table_of({{2, 2}, {2}}), options);
     gates = std::make_unique<exchange::GateLedger>(plan, Rank{rank}, gate_rule(schedule));
-    core = std::make_unique<PushLedger>(*gates, Rank{rank});
+    book = std::make_unique<exchange::AccountBook>(*gates);
+    core = std::make_unique<PushLedger>(*gates, Rank{rank}, book.get());
   }
   Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
     const Rank server = plan->units().units[unit].server;
@@ -70,6 +72,7 @@ class Bench {
 
   std::shared_ptr<const job::Plan> plan;
   std::unique_ptr<exchange::GateLedger> gates;
+  std::unique_ptr<exchange::AccountBook> book;
   std::unique_ptr<PushLedger> core;
   std::vector<WorkerAction> actions;
   PushLedger::Place last_place = PushLedger::Place::kParameters;
@@ -255,7 +258,7 @@ TEST(Worker, PushesABatchOfLayersAsOneMessageToEachServerWhenAllItsGradientsAreT
   EXPECT_EQ(bench.take_trace(), Lines{});
   ASSERT_TRUE(bench.ready(0).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 1 to 5@2", "push 0 to 4@2", "pull 0@2 to 4", "pull 1@2 to 5"}));
-  EXPECT_EQ(bench.gates->take_account(at(0)).bytes_pushed, 2 * 6 * 4);
+  EXPECT_EQ(bench.book->take(at(0)).bytes_pushed, 2 * 6 * 4);
 }
 
 TEST(Worker, AUnitOfABatchWithoutAGradientGoesByItselfAndTheBatchWaitsForItNoLonger) {
@@ -371,8 +374,8 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   ASSERT_TRUE(bench.value(1, 1, 13, 14).ok());
   bench.core->on_push_delivered(0, at(30), bench.actions);
   ASSERT_TRUE(bench.value(0, 1, 50, 58, 5000).ok());  // the last of layer 0, so the one that counts
-  bench.gates->account_gate(Layer{0}, 2, at(20), at(60));
-  const exchange::Account account = bench.gates->take_account(at(60));
+  bench.book->on_event(wire::during(at(20), at(60), {.what = wire::Happening::kGate, .iteration = 2}));
+  const exchange::Account account = bench.book->take(at(60));
   EXPECT_EQ(account.push, std::chrono::milliseconds(10));
   EXPECT_EQ(account.wait, std::chrono::milliseconds(15));
   EXPECT_EQ(account.update, std::chrono::milliseconds(5));
@@ -381,7 +384,7 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   EXPECT_EQ(account.overlapped_pull, std::chrono::milliseconds(1));   // the 8 ms of the other one were waited for
   EXPECT_EQ(account.bytes_pushed, 24);
   EXPECT_EQ(account.bytes_pulled, 16);
-  EXPECT_EQ(bench.gates->take_account(at(61)).push, Duration{});
+  EXPECT_EQ(bench.book->take(at(61)).push, Duration{});
 }
 
 TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
@@ -391,8 +394,8 @@ TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
   ASSERT_TRUE(bench.done(1).ok());
   for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5), bench.actions);
   for (const std::uint32_t unit : {0U, 1U, 2U}) ASSERT_TRUE(bench.value(unit, 1, 6, 8).ok());
-  bench.gates->account_gate(Layer{0}, 2, at(20), at(20));
-  const exchange::Account account = bench.gates->take_account(at(30));
+  bench.book->on_event(wire::during(at(20), at(20), {.what = wire::Happening::kGate, .iteration = 2}));
+  const exchange::Account account = bench.book->take(at(30));
   EXPECT_EQ(account.push + account.wait + account.update + account.pull, Duration{});
   EXPECT_EQ(account.overlapped_push, std::chrono::milliseconds(5));
   EXPECT_EQ(account.overlapped_pull, std::chrono::milliseconds(2 * 3));

@@ -6,6 +6,8 @@
 
 namespace paceline::paramserver {
 
+using wire::Happening;
+
 Status PushLedger::check_value(Rank server, std::uint32_t unit) const {
   if (unit >= units_.size())
     return error(ErrorKind::kBadRequest, "server {} sent a value of unit {}; the job has {} units", server.value, unit,
@@ -50,8 +52,8 @@ Result<PushLedger::Place> PushLedger::on_value_begin(Rank server, const Values& 
   for (const std::uint32_t unit : units) {
     units_[unit].arriving = values.label;
     units_[unit].staging = staging;
-    gates_.on_mark(unit, exchange::GateLedger::Mark::kReturning, now);
-    if (values.label != initial) gates_.begin(exchange::GateLedger::Flow::kPull, now);
+    for (const Happening what : {Happening::kPulling, Happening::kReturning})
+      tell(now, {.what = what, .peer = server.value, .unit = unit, .iteration = values.label});
   }
   return staging ? Place::kStaging : Place::kParameters;
 }
@@ -69,12 +71,13 @@ Status PushLedger::on_value(Rank server, const Values& values, std::uint32_t mic
     UnitState& of = units_[unit];
     of.arriving = -1;
     of.staged = of.staging;
-    if (values.label != plan_.options().first - 1) {
-      gates_.end(exchange::GateLedger::Flow::kPull, now);
-      gates_.count_bytes(0, static_cast<std::int64_t>(plan_.payload_bytes(unit)));
-    }
-    gates_.on_updated_elsewhere(unit, std::chrono::microseconds(micros));
-    gates_.on_mark(unit, exchange::GateLedger::Mark::kComplete, now);
+    tell(now, {.what = Happening::kPulled,
+               .peer = server.value,
+               .unit = unit,
+               .iteration = values.label,
+               .bytes = static_cast<std::int64_t>(plan_.value_bytes(unit, values.label))});
+    tell(now, {.what = Happening::kComplete, .unit = unit, .detail = micros, .iteration = values.label});
+    gates_.on_value(unit);
   }
   if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
   return {};
@@ -83,12 +86,12 @@ Status PushLedger::on_value(Rank server, const Values& values, std::uint32_t mic
 Status PushLedger::on_notify(Rank server, std::uint32_t unit, Iteration label, std::vector<WorkerAction>& actions) {
   PACELINE_RETURN_IF_ERROR(check_value(server, unit));
   UnitState& of = units_[unit];
-  if (plan_.options().schedule.back != scheduling::Return::kNotifyAndPull || of.pushed != label || of.notified >= label) {
+  if (plan_.options().schedule.back != scheduling::Return::kNotifyAndPull || of.pushed != label || of.notified) {
     return error(ErrorKind::kBadRequest,
                  "server {} said that unit {} in {} is updated for iteration {}, which worker {} does not await", server.value,
                  unit, plan_.layer_text(plan_.units().units[unit].layer), label, worker_.value);
   }
-  of.notified = label;
+  of.notified = true;
   const auto layer = static_cast<std::size_t>(plan_.units().units[unit].layer.index);
   if (--to_notify_[layer] > 0) return {};
   const scheduling::UnitRange units = begun_in(layer);

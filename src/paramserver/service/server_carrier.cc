@@ -20,7 +20,7 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, session::Sender& sender
       sender_(sender),
       memory_(std::move(memory)),
       own_server_(own_server),
-      ledger_(house.gates(), house.worker()),
+      ledger_(house.gates(), house.worker(), &house.events()),
       order_(house, sender),
       state_(house, sender, memory_),
       gradients_(plan_, memory_),
@@ -182,7 +182,7 @@ void ServerCarrier::step_told() {
 }
 
 // Locked.
-void ServerCarrier::count_bytes() { house_.gates().count_bytes(gradients_.take_dropped_bytes(), 0); }
+void ServerCarrier::count_bytes() { house_.account().count_bytes(gradients_.take_dropped_bytes(), 0); }
 
 void ServerCarrier::send_initial() {
   for (const scheduling::Unit& unit : plan_.units().units)

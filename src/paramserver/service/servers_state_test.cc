@@ -52,7 +52,7 @@ class AskedState : public ::testing::Test {
   }
   void next_iteration() {
     const auto lock = house_->lock();
-    for (const std::uint32_t unit : {0U, 1U}) house_->gates().on_mark(unit, exchange::GateLedger::Mark::kComplete, loop_.now());
+    for (const std::uint32_t unit : {0U, 1U}) house_->gates().on_value(unit);
     house_->gates().next_iteration();
   }
 
