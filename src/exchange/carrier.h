@@ -21,24 +21,6 @@
 
 namespace paceline::exchange {
 
-// Is told what the training side of a worker does: a live profile of it, a timeline. On the calling thread, locked.
-class GateObserver {
- public:
-  virtual ~GateObserver() = default;
-
-  enum class Wait : std::uint8_t { kGradients, kValues, kMiniBatch };
-  // The gate of `layer` was asked for, and had opened.
-  virtual void on_gate(Layer /*layer*/, Iteration /*iteration*/, TimePoint /*asked*/, TimePoint /*opened*/) {}
-  virtual void on_forward_done(TimePoint /*now*/) {}
-  virtual void on_backward_begun(TimePoint /*now*/) {}
-  virtual void on_gradient(Layer /*layer*/, TimePoint /*now*/) {}
-  virtual void on_backward_done(TimePoint /*now*/) {}
-  // All gradients of the iteration are known; the next one's may come.
-  virtual void on_iteration_done() {}
-  // Something else was waited for.
-  virtual void on_waited(Wait /*what*/, TimePoint /*asked*/, TimePoint /*over*/) {}
-};
-
 // The numbers of mini-batches that were handed out to this worker and not taken, in order. Locked.
 class MiniBatches {
  public:
@@ -55,7 +37,7 @@ class MiniBatches {
   std::function<void(std::int64_t)> reader_;
 };
 
-class Carrier : public session::ChannelEnd, public GateObserver {
+class Carrier : public session::ChannelEnd {
  public:
   // --- any thread, not locked: raise something for the loop ---
 

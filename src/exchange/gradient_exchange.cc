@@ -25,10 +25,10 @@ Result<bool> wait_read(Gatehouse& house, const Carrier& carrier, Gatehouse::Lock
 
 }  // namespace
 
-using Wait = GateObserver::Wait;
+using wire::Happening;
 
-GradientExchange::GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier, GateObserver* observer)
-    : process_(process_generation()), house_(std::move(house)), carrier_(std::move(carrier)), observer_(observer) {
+GradientExchange::GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier)
+    : process_(process_generation()), house_(std::move(house)), carrier_(std::move(carrier)) {
   house_->set_blames([this](const std::string& awaited, Duration waited) { return carrier_->blames(awaited, waited); });
 }
 
@@ -93,11 +93,11 @@ Result<bool> GradientExchange::wait_open(std::optional<Layer> layer, Iteration i
   }
   carrier_->settle(lock, gates.awaited(layer));
   const TimePoint opened = house_->loop().now();
-  house_->account().on_waited(layer, iteration, entered, opened);
-  tell([&](GateObserver& observer) {
-    if (layer) return observer.on_gate(*layer, iteration, entered, opened);
-    if (phase_ != Phase::kStarting) observer.on_waited(Wait::kValues, entered, opened);
-  });
+  if (layer)
+    tell(wire::during(entered, opened,
+                      {.what = Happening::kGate, .unit = static_cast<std::uint32_t>(layer->index), .iteration = iteration}));
+  else if (phase_ != Phase::kStarting)
+    tell(wire::during(entered, opened, {.what = Happening::kWaitValues, .iteration = iteration}));
   return true;
 }
 
@@ -170,7 +170,7 @@ Status GradientExchange::announce(std::uint32_t tensor) {
   if (tensor < plan().table().tensors.size()) {
     const TimePoint now = house_->loop().now();
     const Layer layer = plan().table().tensors[tensor].layer;
-    tell([&](GateObserver& observer) { observer.on_gradient(layer, now); });
+    tell(wire::at(now, {.what = Happening::kGradient, .unit = static_cast<std::uint32_t>(layer.index)}));
   }
   PACELINE_RETURN_IF_ERROR(house_->gates().on_gradient(tensor, complete));
   if (complete.empty()) return {};
@@ -216,8 +216,7 @@ Status GradientExchange::backward_done(Iteration iteration, std::span<const std:
   thread_local std::vector<Complete> complete;
   complete.clear();
   Lock lock = house_->lock();
-  const TimePoint now = house_->loop().now();
-  tell([&](GateObserver& observer) { observer.on_backward_done(now); });
+  tell(wire::at(house_->loop().now(), {.what = Happening::kBackwardDone, .iteration = iteration}));
   PACELINE_RETURN_IF_ERROR(check_rates_told());
   PACELINE_RETURN_IF_ERROR(wait_unused_layers(lock, iteration));
   PACELINE_RETURN_IF_ERROR(whole(wait_for_round(lock)));
@@ -225,7 +224,7 @@ Status GradientExchange::backward_done(Iteration iteration, std::span<const std:
   PACELINE_RETURN_IF_ERROR(take(lock, complete, iteration));
   house_->gates().next_iteration();
   house_->told().push_back({.backward_done = true});
-  tell([](GateObserver& observer) { observer.on_iteration_done(); });
+  tell({.what = Happening::kIterationDone, .iteration = iteration});
   house_->on_progress();
   lock.unlock();
   carrier_->on_backward_told();
@@ -236,10 +235,7 @@ void GradientExchange::forward_done() {
   if (!check_process().ok()) return;
   const Lock lock = house_->lock();
   const TimePoint now = house_->loop().now();
-  tell([&](GateObserver& observer) {
-    observer.on_forward_done(now);
-    observer.on_backward_begun(now);
-  });
+  for (const Happening what : {Happening::kForwardDone, Happening::kBackwardBegun}) tell(wire::at(now, {.what = what}));
 }
 
 Status GradientExchange::wait_gradient_free(std::uint32_t tensor) {
@@ -255,14 +251,12 @@ Result<bool> GradientExchange::wait_free(std::optional<Layer> layer, Duration li
   Lock lock = house_->lock();
   exchange::GateLedger& gates = house_->gates();
   const TimePoint entered = house_->loop().now();
-  if (!layer) tell([&](GateObserver& observer) { observer.on_forward_done(entered); });
+  if (!layer) tell(wire::at(entered, {.what = Happening::kForwardDone}));
   const auto over = wait_read(*house_, *carrier_, lock, limit, layer, [&] { return layer ? gates.free(*layer) : gates.free(); });
   if (layer) return over;
   const TimePoint now = house_->loop().now();
-  tell([&](GateObserver& observer) {
-    observer.on_waited(Wait::kGradients, entered, now);
-    observer.on_backward_begun(now);
-  });
+  tell(wire::during(entered, now, {.what = Happening::kWaitGradients}));
+  tell(wire::at(now, {.what = Happening::kBackwardBegun}));
   return over;
 }
 

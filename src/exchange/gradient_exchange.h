@@ -37,9 +37,9 @@ inline Status whole(const Result<bool>& over) { return over.ok() ? Status() : ov
 
 class GradientExchange {
  public:
-  // The carrier was made with the gatehouse. `observer` outlives it; may be null. Destroy it on the loop or when that does not run,
-  // after all other threads have left.
-  GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier, GateObserver* observer = nullptr);
+  // The carrier was made with the gatehouse, whose events tell what this training side does. Destroy it on the loop or when that
+  // does not run, after all other threads have left.
+  GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier);
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
@@ -132,23 +132,15 @@ class GradientExchange {
   Status check_rates_told() const;
   Status announce(std::uint32_t tensor);
   Status take(Lock& lock, std::span<const Complete> complete, Iteration iteration);
-  template <typename Event>
-  void tell(Event event);
+  void tell(const wire::Event& event) { house_->events().on_event(event); }  // locked
 
   const std::uint64_t process_;  // the one that it was made in
   std::unique_ptr<Gatehouse> house_;
   std::unique_ptr<Carrier> carrier_;
-  GateObserver* observer_;
   // Locked.
   Phase phase_ = Phase::kNew;
   std::optional<CutShort> cut_short_;  // the last wait at a gate was, by its limit
   Iteration rates_told_ = 0;           // the newest iteration whose rates were
 };
-
-template <typename Event>
-void GradientExchange::tell(Event event) {
-  event(static_cast<GateObserver&>(*carrier_));
-  if (observer_ != nullptr) event(*observer_);
-}
 
 }  // namespace paceline::exchange

@@ -5,8 +5,6 @@
 
 namespace paceline::exchange {
 
-using Wait = GateObserver::Wait;
-
 Result<std::optional<std::int64_t>> GradientExchange::next_mini_batch(Duration limit) {
   PACELINE_RETURN_IF_ERROR(check_process());
   MiniBatches* const numbers = carrier_->mini_batches();
@@ -20,7 +18,7 @@ Result<std::optional<std::int64_t>> GradientExchange::next_mini_batch(Duration l
                                                                       plan().pacing_server().value, house_->gates().current());
                                                  }));
   const TimePoint now = house_->loop().now();
-  tell([&](GateObserver& observer) { observer.on_waited(Wait::kMiniBatch, entered, now); });
+  tell(wire::during(entered, now, {.what = wire::Happening::kWaitMiniBatch}));
   if (!over) return std::optional<std::int64_t>();
   return std::optional(numbers->take());
 }

@@ -24,7 +24,12 @@ double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 }  // namespace
 
-void PaceRecord::on_started(Rank worker, Iteration /*iteration*/, std::int64_t staleness, TimePoint now) {
+void PaceRecord::on_event(const wire::Event& event) {
+  if (event.what == wire::Happening::kStarted) on_started(Rank{event.peer}, event.detail, event.ended());
+  if (event.what == wire::Happening::kEnded) on_ended(Rank{event.peer}, event.iteration, event.ended());
+}
+
+void PaceRecord::on_started(Rank worker, std::int64_t staleness, TimePoint now) {
   if (!origin_) origin_ = now;
   const auto index = static_cast<std::size_t>(worker.value);
   if (running_.size() <= index) running_.resize(index + 1);

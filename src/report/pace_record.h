@@ -6,20 +6,21 @@
 #include <optional>
 #include <vector>
 
-#include "exchange/pace_observer.h"
 #include "report/report.h"
+#include "sync/pace_rule.h"
+#include "wire/event.h"
 
 namespace paceline::report {
 
-class PaceRecord final : public exchange::PaceObserver {
+class PaceRecord final : public wire::EventSink {
  public:
   // `tell` hears an object for each iteration and superstep that has ended (docs/cli.md, "Trace"); empty: nobody does.
   using Tell = std::function<void(Json event)>;
   explicit PaceRecord(Tell tell) : tell_(std::move(tell)) {}
 
-  void on_started(Rank worker, Iteration iteration, std::int64_t staleness, TimePoint now) override;
-  void on_ended(Rank worker, Iteration iteration, TimePoint now) override;
-  void on_superstep(const sync::Superstep& superstep) override;
+  // An iteration begins with kStarted, when the synchronisation model lets the worker start it, and ends with kEnded.
+  void on_event(const wire::Event& event) override;
+  void on_superstep(const sync::Superstep& superstep);
   // A barrier's place has been computed.
   void on_predicted(Duration took) { longest_prediction_ = std::max(longest_prediction_, took); }
 
@@ -39,6 +40,8 @@ class PaceRecord final : public exchange::PaceObserver {
     double length = 0;                     // sum of the real lengths
     double waiting_predicted = 0, waiting_real = 0, room_predicted = 0, room_real = 0;
   };
+  void on_started(Rank worker, std::int64_t staleness, TimePoint now);
+  void on_ended(Rank worker, Iteration iteration, TimePoint now);
   double seconds_at(TimePoint time) const { return origin_ ? seconds(time - *origin_) : 0; }
 
   Tell tell_;

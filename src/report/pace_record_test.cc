@@ -7,15 +7,21 @@ namespace paceline::report {
 namespace {
 
 TimePoint at(double s) { return TimePoint(from_seconds(s)); }
+wire::Event started(std::int32_t worker, Iteration iteration, std::uint32_t staleness, double s) {
+  return wire::at(at(s), {.what = wire::Happening::kStarted, .peer = worker, .detail = staleness, .iteration = iteration});
+}
+wire::Event ended(std::int32_t worker, Iteration iteration, double s) {
+  return wire::at(at(s), {.what = wire::Happening::kEnded, .peer = worker, .iteration = iteration});
+}
 
 TEST(PaceRecord, TellsOfEveryIterationInSecondsSinceTheFirstStart) {
   std::vector<Json> told;
   PaceRecord record([&](Json event) { told.push_back(std::move(event)); });
-  record.on_started(Rank{1}, 1, 0, at(100));
-  record.on_started(Rank{0}, 1, 0, at(100.5));
-  record.on_ended(Rank{0}, 1, at(101));
-  record.on_started(Rank{0}, 2, 1, at(101.25));
-  record.on_ended(Rank{0}, 2, at(102));
+  record.on_event(started(1, 1, 0, 100));
+  record.on_event(started(0, 1, 0, 100.5));
+  record.on_event(ended(0, 1, 101));
+  record.on_event(started(0, 2, 1, 101.25));
+  record.on_event(ended(0, 2, 102));
   ASSERT_EQ(told.size(), 2U);
   EXPECT_EQ(told[0], (Json{{"rank", 0}, {"iteration", 1}, {"began", 0.5}, {"ended", 1.0}, {"staleness", 0}}));
   EXPECT_EQ(told[1], (Json{{"rank", 0}, {"iteration", 2}, {"began", 1.25}, {"ended", 2.0}, {"staleness", 1}}));
@@ -23,7 +29,7 @@ TEST(PaceRecord, TellsOfEveryIterationInSecondsSinceTheFirstStart) {
 
 TEST(PaceRecord, CountsStalenessAndPutsWhatIsFarAheadTogether) {
   PaceRecord record({});
-  for (const std::int64_t staleness : {0, 0, 2, 1000, 300}) record.on_started(Rank{0}, 1, staleness, at(0));
+  for (const std::uint32_t staleness : {0U, 0U, 2U, 1000U, 300U}) record.on_event(started(0, 1, staleness, 0));
   const Json staleness = record.detail()["staleness"];
   EXPECT_EQ(staleness["histogram"].size(), 256U);
   EXPECT_EQ(staleness["histogram"][0], 2);
@@ -37,7 +43,7 @@ TEST(PaceRecord, CountsStalenessAndPutsWhatIsFarAheadTogether) {
 TEST(PaceRecord, ComparesPredictedWithRealArrivals) {
   std::vector<Json> told;
   PaceRecord record([&](Json event) { told.push_back(std::move(event)); });
-  record.on_started(Rank{0}, 1, 0, at(10));
+  record.on_event(started(0, 1, 0, 10));
   record.on_superstep({1, at(10), {Rank{0}, Rank{1}}, {1, 1}, {}, {1, 3}});
   record.on_superstep({2, at(13), {Rank{0}, Rank{1}}, {3, 1}, {3, 3}, {3, 4}});
   const Json detail = record.detail();

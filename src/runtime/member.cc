@@ -264,11 +264,11 @@ void Member::take_welcome(const wire::Welcome& welcome) {
   endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
   const auto start = on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
+  endpoint_->observe(start->events);
   open_channels(start->ends);
   begun_ = true;
   if (options_.role == Role::kBoth) meet(endpoint_->connect_self(), {Role::kBoth, rank_});
   endpoint_->set_egress(start->egress);
-  endpoint_->observe(start->observer);
   if (start->prepare) {
     preparing_ = std::make_unique<TaskThread>();
     preparing_->run([this, work = start->prepare] {

@@ -63,7 +63,7 @@ struct Ends {
 struct JobStart {
   Ends ends;  // of the member's roles
   scheduling::EgressRules egress;
-  session::MessageObserver* observer = nullptr;  // of what leaves; outlives the member
+  wire::EventSink* events = nullptr;  // hears of messages; outlives the member
   // What takes long, as reading a checkpoint does, on a thread of its own; the member is ready when it has returned, and an error
   // fails the job. Empty: nothing does.
   std::function<Status()> prepare = {};

@@ -42,8 +42,6 @@ std::unique_ptr<Node> make_server(transport::Transport& transport, MemberOptions
 
 void Node::say_goodbye(std::function<void()> done, Duration at_most) { leave(std::min(farewell_, at_most), std::move(done)); }
 
-session::Sender& Node::sender() { return recorder_ != nullptr ? recorder_->sender(channels()) : channels(); }
-
 void Node::tell_timeline() {
   if (recorder_ != nullptr) send_timeline(recorder_->parts([this](TimePoint at) { return reading(at); }));
 }
@@ -51,10 +49,9 @@ void Node::tell_timeline() {
 Result<JobStart> Node::on_welcome(const wire::Welcome& welcome) {
   PACELINE_ASSIGN_OR_RETURN(const BegunJob job, begun_job(welcome));
   if (job.settings.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
-  JobStart start{.egress = job.plan->egress_rules(), .observer = recorder_.get()};
+  JobStart start{.egress = job.plan->egress_rules(), .events = recorder_.get()};
   for (Part* part : parts_) {
     PACELINE_ASSIGN_OR_RETURN(session::ChannelEnd * end, part->begin(job));
-    if (recorder_ != nullptr) end = recorder_->end(end);
     (part->role() == wire::Role::kWorker ? start.ends.worker : start.ends.server) = end;
   }
   if (!job.settings.saving.from.empty()) {

@@ -58,7 +58,7 @@ class Node final : public Member {
   // For the parts.
   transport::Loop& loop() { return own_loop(); }
   bool shared() const { return role() == wire::Role::kBoth; }         // by a worker and a server
-  session::Sender& sender();                                          // what they send with
+  session::Sender& sender() { return channels(); }                    // what they send with
   timeline::TimelineRecorder* recorder() { return recorder_.get(); }  // null without --trace
   void tell_timeline();  // nothing without --trace. Before the report of the part that records last
 

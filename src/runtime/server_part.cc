@@ -20,18 +20,19 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
               why.ok() ? "a gradient is not finite" : why.message());
   };
   callbacks.on_question = [this](sync::BarrierQuestion question) { predict(std::move(question)); };
-  if (timeline::TimelineRecorder* recorder = node_.recorder())
-    callbacks.on_work = [recorder](const paramserver::WorkDone& work) { recorder->on_work(work); };
-  PACELINE_ASSIGN_OR_RETURN(service_,
-                            paramserver::ServerService::make(job.plan, rank_, node_.loop(), node_.sender(), std::move(callbacks)));
-  uneven_ = service_->core().plan().uneven();
-  if (service_->core().paces() && (uneven_ || settings.watching.pace)) {
+  if (node_.recorder() != nullptr) events_.add(*node_.recorder());
+  uneven_ = job.plan->uneven();
+  if (rank_ == job.plan->pacing_server() && (uneven_ || settings.watching.pace)) {
     report::PaceRecord::Tell tell;
     if (settings.watching.pace)
       tell = [this](report::Json event) { node_.send_progress(report::Json{{"pace", std::move(event)}}.dump()); };
     pace_ = std::make_unique<report::PaceRecord>(std::move(tell));
-    service_->core().observe(*pace_);
+    events_.add(*pace_);
+    callbacks.on_superstep = [this](const sync::Superstep& superstep) { pace_->on_superstep(superstep); };
   }
+  callbacks.events = events_.if_heard();
+  PACELINE_ASSIGN_OR_RETURN(service_,
+                            paramserver::ServerService::make(job.plan, rank_, node_.loop(), node_.sender(), std::move(callbacks)));
   saving_ = settings.saving;
   seal_ = job.seal;
   if (!settings.saving.directory.empty()) {

@@ -35,8 +35,9 @@ class ServerPart final : public Part {
   Rank rank_;
   job::Saving saving_;  // the checkpoint to go on from
   checkpoint::CheckpointSeal seal_;
-  Iteration finish_at_ = 0;                   // 0: nobody asked to stop
-  bool uneven_ = false;                       // workers do different numbers of iterations
+  Iteration finish_at_ = 0;  // 0: nobody asked to stop
+  bool uneven_ = false;      // workers do different numbers of iterations
+  wire::EventFan events_;
   std::unique_ptr<report::PaceRecord> pace_;  // of the pacing server
   std::unique_ptr<paramserver::ServerService> service_;
   std::unique_ptr<checkpoint::StateCheckpoints> checkpoints_;  // none without --checkpoint

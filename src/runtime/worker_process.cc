@@ -105,25 +105,29 @@ Status WorkerProcess::restore() {
   return updates_ == nullptr ? Status() : restore_state(system_files(), settings_.saving, seal_, *updates_);
 }
 
-exchange::GatehouseOptions WorkerProcess::gatehouse_options() {
-  return {from_seconds(settings_.limits.stall_deadline), [this](const Status& reason) { node_->fail(reason); }};
+std::unique_ptr<exchange::Gatehouse> WorkerProcess::make_house(const std::shared_ptr<const job::Plan>& plan,
+                                                               exchange::GateLedger::Rule rule) {
+  auto house =
+      std::make_unique<exchange::Gatehouse>(plan, rank_, rule, transport_->loop(),
+                                            exchange::GatehouseOptions{from_seconds(settings_.limits.stall_deadline),
+                                                                       [this](const Status& reason) { node_->fail(reason); }});
+  if (node_->recorder() != nullptr) house->events().add(*node_->recorder());
+  return house;
 }
 
 Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan) {
   if (!settings_.has_servers()) return make_collective_exchange(plan);
-  auto house = std::make_unique<exchange::Gatehouse>(plan, rank_, paramserver::gate_rule(plan->options().schedule),
-                                                     transport_->loop(), gatehouse_options());
+  auto house = make_house(plan, paramserver::gate_rule(plan->options().schedule));
   auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, node_->sender(),
                                                               exchange::TensorMemory(plan, parameters_, gradients_, state_),
                                                               node_->shared() ? std::optional(rank_) : std::nullopt);
-  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), observer());
+  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier));
   return {};
 }
 
 Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::Plan>& plan) {
   PACELINE_ASSIGN_OR_RETURN(const collectives::TrainingOptions training, job::training_of(settings_));
-  auto house =
-      std::make_unique<exchange::Gatehouse>(plan, rank_, collectives::gate_rule(training), transport_->loop(), gatehouse_options());
+  auto house = make_house(plan, collectives::gate_rule(training));
   auto carrier = std::make_unique<collectives::CollectiveCarrier>(*house, node_->sender(),
                                                                   exchange::TensorMemory(plan, parameters_, gradients_), training);
   // One of those that update writes the state of all.
@@ -137,7 +141,7 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
                                                          node_->send_saved(wire::Role::kWorker, iteration, encode(part));
                                                        });
   }
-  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), observer());
+  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier));
   return {};
 }
 

@@ -97,8 +97,7 @@ class WorkerProcess final : public Part {
   Status check_state(const job::Plan& plan);
   Status make_exchange(const std::shared_ptr<const job::Plan>& plan);
   Status make_collective_exchange(const std::shared_ptr<const job::Plan>& plan);
-  exchange::GatehouseOptions gatehouse_options();
-  exchange::GateObserver* observer() { return node_->recorder() == nullptr ? nullptr : &node_->recorder()->training(); }
+  std::unique_ptr<exchange::Gatehouse> make_house(const std::shared_ptr<const job::Plan>& plan, exchange::GateLedger::Rule rule);
   void set_end(const wire::Stop& stop);
 
   std::span<float> parameters_, gradients_;

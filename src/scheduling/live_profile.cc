@@ -48,16 +48,46 @@ bool far_off(const BatchingProblem& now, const BatchingProblem& before) {
 
 }  // namespace
 
-LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides, Duration message_start_up)
+LiveProfile::LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides, Duration message_start_up,
+                         std::optional<Rank> own_server)
     : bytes_(std::move(bytes)),
       algorithm_(algorithm),
       sides_(sides),
       message_start_up_(message_start_up),
+      own_server_(own_server),
       times_(bytes_.size()),
       forward_(bytes_.size()),
       backward_(bytes_.size()) {}
 
-void LiveProfile::on_gate(Layer layer, TimePoint entered, TimePoint opened) { times_.on_gate(layer, entered, opened); }
+void LiveProfile::on_event(const wire::Event& event) {
+  using wire::Happening;
+  const Layer layer{static_cast<std::int32_t>(event.unit)};
+  const TimePoint now = event.ended();
+  switch (event.what) {
+    case Happening::kGate:
+      return times_.on_gate(layer, event.began(), now);
+    case Happening::kForwardDone:
+      return on_forward_done(now);
+    case Happening::kBackwardBegun:
+      return times_.on_backward_begun(now);
+    case Happening::kGradient:
+      on_forward_done(now);
+      return times_.on_gradient(layer, now);
+    case Happening::kBackwardDone:
+      return on_backward_done(now);
+    case Happening::kIterationDone:
+      plan();
+      return on_all_asked();
+    case Happening::kReturning:
+      if (Rank{event.peer} != own_server_) on_pull_begun(event.unit, now);
+      return;
+    case Happening::kPulled:
+      if (Rank{event.peer} != own_server_) on_pulled(event.unit, Bytes{event.bytes}, now);
+      return;
+    default:
+      return;
+  }
+}
 
 void LiveProfile::on_forward_done(TimePoint now) {
   all_asked_ = false;
@@ -67,20 +97,11 @@ void LiveProfile::on_forward_done(TimePoint now) {
   ++passes_;
 }
 
-void LiveProfile::on_backward_begun(TimePoint now) { times_.on_backward_begun(now); }
-
-void LiveProfile::on_gradient(Layer layer, TimePoint now) {
-  on_forward_done(now);
-  times_.on_gradient(layer, now);
-}
-
 void LiveProfile::on_backward_done(TimePoint now) {
   if (!times_.on_backward_done(now)) return;
   keep_last(backward_, times_.backward());
   times_.clear_backward();
 }
-
-void LiveProfile::on_round_trip(Duration shortest) { round_trip_ = shortest + message_start_up_; }
 
 void LiveProfile::on_all_asked() {
   for (const cost::LinkSample& sample : arriving_by_) {
@@ -139,13 +160,13 @@ bool LiveProfile::moved(const BatchingProblem& pulls, const std::optional<Batchi
   return far_off(pulls, current_->problem);
 }
 
-std::optional<LiveProfile::Plan> LiveProfile::plan() {
-  if (passes_ < kFirstPlanAfter || bytes_.empty()) return std::nullopt;
+void LiveProfile::plan() {
+  if (passes_ < kFirstPlanAfter || bytes_.empty()) return;
   cost::LinkFit link;
   auto pulls = problem(link);
-  if (!pulls) return std::nullopt;
+  if (!pulls) return;
   auto pushes = push_problem(*pulls);
-  if (current_ && !moved(*pulls, pushes)) return std::nullopt;
+  if (current_ && !moved(*pulls, pushes)) return;
   Plan made{.bounds = batches_of(*pulls, algorithm_), .problem = *std::move(pulls), .link = link};
   made.makespan = makespan(made.problem, made.bounds);
   made.number = current_ ? current_->number + 1 : 1;
@@ -154,8 +175,7 @@ std::optional<LiveProfile::Plan> LiveProfile::plan() {
     const double time = makespan(*pushes, bounds);
     made.push = Plan::Pushes{std::move(bounds), *std::move(pushes), time};
   }
-  current_ = made;
-  return made;
+  current_ = std::move(made);
 }
 
 }  // namespace paceline::scheduling

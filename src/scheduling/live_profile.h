@@ -1,6 +1,6 @@
 // What a worker knows of its own job while it runs, and the batches of pulls, and of pushes, that follow from it (iBatch,
 // "Implementation"): how long each layer computes (layer_times.h); what a pull costs, fitted over the pulls that came, which counts
-// for a push too. Pure: events with their times in, batches out. Whoever drives it owns it.
+// for a push too. Listens to what happens in the worker. Pure; whoever tells it owns it.
 //
 // A layer's time is the median of its last kHistory passes. Replies of several servers arrive interleaved and in any order, so what
 // is measured is how long after the first byte so many bytes had come, of the replies of an iteration that begin after backward:
@@ -16,10 +16,11 @@
 #include "cost/link_fit.h"
 #include "scheduling/batch_plan.h"
 #include "scheduling/layer_times.h"
+#include "wire/event.h"
 
 namespace paceline::scheduling {
 
-class LiveProfile {
+class LiveProfile final : public wire::EventSink {
  public:
   static constexpr std::size_t kHistory = 5;
   static constexpr Iteration kFirstPlanAfter = 3;  // forward passes seen
@@ -29,22 +30,16 @@ class LiveProfile {
 
   enum class Sides { kPulls, kPullsAndPushes };
   // `bytes`: of each layer, in forward order, that come over links. `message_start_up`: of a replay, what each reply takes before
-  // it leaves its server, one after another.
-  LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls, Duration message_start_up = {});
+  // it leaves its server, one after another. `own_server`: the one in this process, if any; its values come through memory.
+  LiveProfile(std::vector<Bytes> bytes, BatchingAlgorithm algorithm, Sides sides = Sides::kPulls, Duration message_start_up = {},
+              std::optional<Rank> own_server = {});
 
-  // The training thread stood at the gate of `layer` from `entered` to `opened`; what lies between two gates was computing.
-  void on_gate(Layer layer, TimePoint entered, TimePoint opened);
-  void on_forward_done(TimePoint now);
-  // A gradient without on_forward_done ends the forward pass, and its layer's time then is the forward pass's.
-  void on_backward_begun(TimePoint now);
-  void on_gradient(Layer layer, TimePoint now);
-  void on_backward_done(TimePoint now);
-
-  void on_round_trip(Duration shortest);  // of a message without payload, so far
-  void on_all_asked();                    // for the batches of an iteration
-  // The first bytes of the reply that begins with `unit` have come, and the last ones.
-  void on_pull_begun(std::uint32_t unit, TimePoint now);
-  void on_pulled(std::uint32_t unit, Bytes size, TimePoint now);
+  // Of the training side kGate (what lies between two gates was computing), kForwardDone, kBackwardBegun, kGradient and
+  // kBackwardDone. A gradient without kForwardDone ends the forward pass, and its layer's time then is the forward pass's.
+  // kIterationDone: a plan is due, and all values are asked for. Of values kReturning and kPulled.
+  void on_event(const wire::Event& event) override;
+  // The shortest way there and back of a message without payload, so far.
+  void on_round_trip(Duration shortest) { round_trip_ = shortest + message_start_up_; }
 
   struct Plan {
     Bounds bounds;
@@ -59,13 +54,16 @@ class LiveProfile {
     };
     std::optional<Pushes> push;  // Sides::kPullsAndPushes, and backward passes have been seen
   };
-  // After a pass: new batches, when there are none yet or the profile has moved by more than kWorthAPlan.
-  std::optional<Plan> plan();
-
-  // The newest one.
+  // The newest one. There is a new one after an iteration in which the profile has moved by more than kWorthAPlan.
   const std::optional<Plan>& current() const { return current_; }
 
  private:
+  void on_forward_done(TimePoint now);
+  void on_backward_done(TimePoint now);
+  void on_all_asked();
+  void on_pull_begun(std::uint32_t unit, TimePoint now);
+  void on_pulled(std::uint32_t unit, Bytes size, TimePoint now);
+  void plan();
   std::optional<BatchingProblem> problem(cost::LinkFit& link) const;
   std::optional<BatchingProblem> push_problem(const BatchingProblem& pulls) const;
   bool moved(const BatchingProblem& pulls, const std::optional<BatchingProblem>& pushes) const;
@@ -74,6 +72,7 @@ class LiveProfile {
   BatchingAlgorithm algorithm_;
   Sides sides_;
   Duration message_start_up_;
+  std::optional<Rank> own_server_;
   Iteration passes_ = 0;
   LayerTimes times_;                                     // of the passes that run
   std::vector<std::vector<double>> forward_, backward_;  // seconds in the last passes, by layer

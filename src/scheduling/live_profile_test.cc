@@ -1,12 +1,12 @@
-#include "scheduling/live_profile.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "scheduling/live_profile_testing.h"
 
 namespace paceline::scheduling {
 namespace {
 
-using ::testing::HasSubstr;
+using testing::ToldProfile;
 
 constexpr std::int64_t kRate = 100'000'000;  // bytes/s
 constexpr double kStartUp = 0.002;
@@ -39,7 +39,7 @@ class Bench {
   // As planned, or layer by layer. Of each batch every one of `servers` sends its part, all at once. Before, the servers may have
   // to finish their updates.
   void pull(std::uint32_t servers = 1, double updating = 0) {
-    profile.on_all_asked();
+    profile.on_iteration_done();
     pass(updating + kStartUp);
     const auto& plan = profile.current();
     std::size_t layer = 0;
@@ -58,7 +58,7 @@ class Bench {
   const std::vector<Bytes> sizes_ = {Bytes{1'000'000}, Bytes{3'000'000}, Bytes{500'000}};
 
  public:
-  LiveProfile profile;
+  ToldProfile profile;
 
  private:
   double message_start_up_;
@@ -82,19 +82,6 @@ TEST(LiveProfile, FindsTheLayersTimesAndTheLinkWhateverWasWaitedFor) {
   EXPECT_LT(plan->link.residual, 0.01);
   EXPECT_EQ(plan->bounds, batches_of(plan->problem, BatchingAlgorithm::kExact));
   EXPECT_EQ(plan->makespan, makespan(plan->problem, plan->bounds));
-}
-
-TEST(LiveProfile, TakesTheFinestBatchesThatAreAsGoodAsTheFewest) {
-  const std::vector<double> transfer{0.01, 0.03, 0.4, 0.02, 0.05}, compute(5, 0.002);
-  EXPECT_EQ(batches_of({1e-6, transfer, compute}, BatchingAlgorithm::kExact), (Bounds{1, 2, 3, 4, 5}));
-  EXPECT_EQ(batches_of({1, transfer, compute}, BatchingAlgorithm::kExact), Bounds{5}) << "each costs a start-up";
-  for (const double start_up : {1e-6, 1e-4, 1e-3, 3e-3, 1e-2, 1e-1}) {
-    const BatchingProblem problem{start_up, transfer, compute};
-    const Bounds fewest = exact_batching(problem), finest = batches_of(problem, BatchingAlgorithm::kExact);
-    EXPECT_TRUE(validate(finest, problem).ok());
-    EXPECT_GE(finest.size(), fewest.size());
-    EXPECT_LE(makespan(problem, finest), makespan(problem, fewest) * (1 + kAsGoodBatches)) << start_up;
-  }
 }
 
 TEST(LiveProfile, RepliesThatArriveTogetherShareTheLink) {
@@ -224,13 +211,13 @@ TEST(LiveProfile, OneSlowPassChangesNothing) {
 }
 
 TEST(LiveProfile, BytesThatASocketHeldBeforeTheyWereSeenDoNotDeceive) {
-  LiveProfile profile(std::vector<Bytes>(3, Bytes{1'000'000}), BatchingAlgorithm::kExact);
+  ToldProfile profile(std::vector<Bytes>(3, Bytes{1'000'000}), BatchingAlgorithm::kExact);
   profile.on_round_trip(from_seconds(kStartUp));
   TimePoint now{};
   for (int pass = 0; pass < 3; ++pass) {
     for (std::int32_t layer = 0; layer < 3; ++layer) profile.on_gate(Layer{layer}, now, now);
     profile.on_forward_done(now += from_seconds(0.01));
-    profile.on_all_asked();
+    profile.on_iteration_done();
     for (std::uint32_t reply = 0; reply < 100; ++reply) {  // each is seen when it is there
       profile.on_pull_begun(reply, now += from_seconds(30'000.0 / kRate));
       profile.on_pulled(reply, Bytes{30'000}, now);
@@ -242,7 +229,7 @@ TEST(LiveProfile, BytesThatASocketHeldBeforeTheyWereSeenDoNotDeceive) {
 }
 
 TEST(LiveProfile, RepliesThatBeganUnderBackwardSayNothingOfTheLink) {
-  LiveProfile profile({Bytes{1'000'000}, Bytes{1'000'000}}, BatchingAlgorithm::kExact);
+  ToldProfile profile(std::vector<Bytes>(2, Bytes{1'000'000}), BatchingAlgorithm::kExact);
   profile.on_round_trip(from_seconds(kStartUp));
   TimePoint now{};
   for (int pass = 0; pass < 3; ++pass) {
@@ -250,7 +237,7 @@ TEST(LiveProfile, RepliesThatBeganUnderBackwardSayNothingOfTheLink) {
     profile.on_forward_done(now += from_seconds(0.01));
     profile.on_pull_begun(1, now);
     now += from_seconds(0.5);
-    profile.on_all_asked();
+    profile.on_iteration_done();
     profile.on_pull_begun(0, now);
     profile.on_pulled(1, Bytes{1'000'000}, now);
     profile.on_pulled(0, Bytes{1'000'000}, now += from_seconds(0.01));
@@ -261,13 +248,13 @@ TEST(LiveProfile, RepliesThatBeganUnderBackwardSayNothingOfTheLink) {
 }
 
 TEST(LiveProfile, PlansNothingBeforeAReplyAndARoundTripWereSeen) {
-  LiveProfile profile({Bytes{1'000'000}}, BatchingAlgorithm::kExact);
+  ToldProfile profile(std::vector<Bytes>(1, Bytes{1'000'000}), BatchingAlgorithm::kExact);
   TimePoint now{};
   const auto train = [&](bool replies) {
     for (int pass = 0; pass < 3; ++pass) {
       profile.on_gate(Layer{0}, now, now);
       profile.on_forward_done(now += from_seconds(0.01));
-      profile.on_all_asked();
+      profile.on_iteration_done();
       if (!replies) continue;
       profile.on_pull_begun(0, now);
       profile.on_pulled(0, Bytes{1'000'000}, now += from_seconds(0.01));
@@ -277,23 +264,30 @@ TEST(LiveProfile, PlansNothingBeforeAReplyAndARoundTripWereSeen) {
   EXPECT_FALSE(train(false));
   EXPECT_FALSE(train(true));
   profile.on_round_trip(from_seconds(kStartUp));
+  profile.on_iteration_done();
   const auto plan = profile.plan();
   ASSERT_TRUE(plan) << "replies of one size are enough";
   EXPECT_NEAR(plan->problem.start_up, kStartUp, 1e-9);
   EXPECT_NEAR(plan->link.bandwidth.value, kRate, 1);
 }
 
-TEST(LiveProfile, UsesTheAlgorithmThatWasAskedFor) {
-  for (const char* name : {"exact", "forward-greedy", "backward-greedy", "ibatch"}) {
-    const auto algorithm = parse_batching_algorithm(name);
-    ASSERT_TRUE(algorithm.ok());
-    EXPECT_STREQ(to_string(*algorithm), name);
-    const BatchingProblem problem{0.001, {0.01, 0.03, 0.005, 0.02}, {0.012, 0.02, 0.01, 0.008}};
-    EXPECT_TRUE(validate(batches_of(problem, *algorithm), problem).ok()) << name;
+TEST(LiveProfile, ValuesOfTheServerInTheSameProcessSayNothingOfTheLink) {
+  ToldProfile profile(std::vector<Bytes>(1, Bytes{1'000'000}), BatchingAlgorithm::kExact, LiveProfile::Sides::kPulls, Duration{},
+                      std::optional(Rank{1}));
+  profile.on_round_trip(from_seconds(kStartUp));
+  TimePoint now{};
+  for (int pass = 0; pass < 4; ++pass) {
+    profile.on_gate(Layer{0}, now, now);
+    profile.on_forward_done(now += from_seconds(0.01));
+    profile.on_iteration_done();
+    profile.on_pull_begun(0, now);
+    profile.on_pull_begun(1, now, /*server=*/1);
+    profile.on_pulled(1, Bytes{9'000'000}, now, /*server=*/1);
+    profile.on_pulled(0, Bytes{1'000'000}, now += from_seconds(0.01));
   }
-  const BatchingProblem problem{0.001, {0.01, 0.03, 0.005, 0.02}, {0.012, 0.02, 0.01, 0.008}};
-  EXPECT_EQ(batches_of(problem, BatchingAlgorithm::kForwardGreedy), forward_greedy(problem));
-  EXPECT_THAT(parse_batching_algorithm("exakt").status().message(), HasSubstr("did you mean 'exact'"));
+  const auto plan = profile.plan();
+  ASSERT_TRUE(plan);
+  EXPECT_NEAR(plan->link.bandwidth.value, kRate, 1);
 }
 
 }  // namespace

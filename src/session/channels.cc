@@ -26,6 +26,7 @@ void Channels::reach(wire::Channel channel, Rank rank, PeerId peer) {
 void Channels::hear(wire::Channel channel, Rank rank, PeerId peer) { at(channel).from[peer] = rank; }
 
 void Channels::send(Rank to, const wire::MessageHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
+  endpoint_.tell(wire::Happening::kQueued, to, head);
   Reached& reached = at(at(channel_of(head.kind)), to);
   if (reached.peer != 0) return endpoint_.send(reached.peer, head, payload, ticket);
   if (!reached.lost) reached.held.push_back({head, payload, ticket});
@@ -45,6 +46,7 @@ void Channels::on_message(PeerId peer, const wire::MessageHead& head, std::span<
   const Channel& channel = at(channel_of(head.kind));
   const auto from = channel.from.find(peer);
   if (channel.receives == nullptr || from == channel.from.end()) return handler_.on_message(peer, head, payload);
+  endpoint_.tell(wire::Happening::kArrived, from->second, head);
   channel.receives->on_message(from->second, head, payload);
 }
 

@@ -6,7 +6,6 @@
 #include "session/channels.h"
 #include "session/endpoint_state.h"
 #include "session/flow.h"
-#include "session/message_observer.h"
 
 namespace paceline::session {
 
@@ -33,7 +32,8 @@ void Endpoint::set_name(PeerId peer, const wire::PeerName& name) { state_->set_n
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
 void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
 void Endpoint::set_egress(const scheduling::EgressRules& rules) { state_->set_egress(rules); }
-void Endpoint::observe(MessageObserver* observer) { state_->observe(observer); }
+void Endpoint::observe(wire::EventSink* events) { state_->observe(events); }
+void Endpoint::tell(wire::Happening what, Rank peer, const wire::MessageHead& head) const { state_->tell(what, peer, head); }
 std::string Endpoint::address_of(PeerId peer) const { return state_->address_of(peer); }
 const EndpointCounters& Endpoint::counters() const { return state_->counters(); }
 LinkState Endpoint::link() const { return state_->link(); }
@@ -149,7 +149,7 @@ void EndpointState::pump() {
     Peer& peer = *lanes_[chunk->destination];
     const auto piece = peer.session.outbox().take(static_cast<Outbox::Slot>(chunk->tag), chunk->offset, chunk->size);
     const TimePoint at = common_.now();
-    if (observer_ != nullptr && chunk->offset.count == 0) observer_->on_leaving(peer.name, piece.body.head);
+    if (chunk->offset.count == 0) tell(wire::Happening::kLeft, peer.name.rank, piece.body.head);
     window_.on_sent(chunk->destination, at);
     peer.waits_since = std::min(peer.waits_since, at);
     transmit(*peer.link, peer.session.chunk(at, common_.options.epoch, piece));

@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "scheduling/schedule.h"
 #include "transport/transport.h"
+#include "wire/event.h"
 #include "wire/message.h"
 #include "wire/peer_name.h"
 
@@ -50,9 +51,8 @@ struct EndpointOptions {
 // Errors: kBadRequest naming the option and its legal range.
 Result<EndpointOptions> validated(EndpointOptions options);
 
-class Channels;         // channels.h
-class EndpointState;    // endpoint_state.h
-class MessageObserver;  // message_observer.h
+class Channels;       // channels.h
+class EndpointState;  // endpoint_state.h
 
 // What comes in a channel that has an end here (channels.h) does not come here.
 class EndpointHandler {
@@ -144,8 +144,10 @@ class Endpoint {
   // replies, all others pushes (scheduling/schedule.h).
   void set_egress(const scheduling::EgressRules& rules);
 
-  // Tells `observer`, which outlives the endpoint, of every message from now on; nullptr: nobody.
-  void observe(MessageObserver* observer);
+  // Tells `events`, which outlives the endpoint, of gradients and values and the requests and notices of them: what its channels
+  // send (kQueued), what leaves (kLeft, once however often it is resent) and what comes to an end here (kArrived). nullptr: nobody.
+  void observe(wire::EventSink* events);
+  void tell(wire::Happening what, Rank peer, const wire::MessageHead& head) const;  // for its channels
 
   std::string address_of(PeerId peer) const;
   const EndpointCounters& counters() const;

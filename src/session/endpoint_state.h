@@ -4,6 +4,7 @@
 //   endpoint.cc        sending, frames of established sessions
 //   endpoint_links.cc  connections that come and go
 //   endpoint_end.cc    the ends of sessions and of the endpoint
+//   endpoint_events.cc who hears of messages
 //
 // Its parts share EndpointCommon (peer.h): who connects (dialler.h), who is connected to (doorkeeper.h), whether the process of
 // one that is not connected still lives (doorbell.h), and what time brings (liveness.h).
@@ -38,7 +39,8 @@ class EndpointState {
   void set_identity(const wire::PeerName& self, std::uint64_t job, std::uint32_t epoch, const Secret& secret);
   void set_name(PeerId peer, const wire::PeerName& name);
   void set_egress(const scheduling::EgressRules& rules);
-  void observe(MessageObserver* observer) { observer_ = observer; }
+  void observe(wire::EventSink* events) { events_ = events; }
+  void tell(wire::Happening what, Rank peer, const wire::MessageHead& head) const;
   void drop(PeerId peer, const std::string& reason);
   void close(Duration limit, std::function<void()> done);
   std::string address_of(PeerId peer) const;
@@ -86,7 +88,7 @@ class EndpointState {
   void post(std::function<void()> work);
 
   EndpointCommon common_;
-  MessageObserver* observer_ = nullptr;
+  wire::EventSink* events_ = nullptr;
   scheduling::EgressQueue queue_;
   scheduling::WindowFollower window_;
   PeerId last_peer_ = 0;

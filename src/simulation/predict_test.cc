@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "job/testing_jobs.h"
-#include "scheduling/live_profile.h"
+#include "scheduling/live_profile_testing.h"
 
 namespace paceline::simulation {
 namespace {
@@ -106,11 +106,11 @@ TEST(Predict, BatchesAreThoseThatARunningWorkerPlans) {
 
       std::vector<Bytes> bytes;
       for (const wire::TensorInfo& tensor : job.table.tensors) bytes.push_back(Bytes{4 * tensor.elements()});
-      scheduling::LiveProfile profile(bytes, schedule.batching);
+      scheduling::testing::ToldProfile profile(bytes, schedule.batching);
       profile.on_round_trip(from_seconds(start_up));
       TimePoint now{};
       for (Iteration pass = 0; pass < scheduling::LiveProfile::kFirstPlanAfter; ++pass) {
-        profile.on_all_asked();
+        profile.on_iteration_done();
         for (std::uint32_t layer = 0; layer < bytes.size(); ++layer) {
           profile.on_pull_begun(layer, now);
           now += from_seconds(static_cast<double>(bytes[layer].count) / cluster.link.value);
@@ -122,7 +122,7 @@ TEST(Predict, BatchesAreThoseThatARunningWorkerPlans) {
         }
         profile.on_forward_done(now);
       }
-      profile.on_all_asked();
+      profile.on_iteration_done();
       const auto plan = profile.plan();
       ASSERT_TRUE(plan);
       const auto batches = static_cast<int>(plan->bounds.size());

@@ -31,6 +31,13 @@ enum class Happening : std::uint8_t {
   kLeft,     // its first chunk was handed to the connection; of none between the halves of one process
   kArrived,  // it is there completely
 
+  // On the training thread, at a moment.
+  kForwardDone,
+  kBackwardBegun,
+  kGradient,  // of a tensor of layer `unit` is there
+  kBackwardDone,
+  kIterationDone,  // all gradients of the iteration are known; the next one's may come
+
   // The way of a unit in its worker in one iteration, each at a moment; a station that it does not pass is left out.
   kPushing,    // its gradient sets out: `bytes` of payload, where they are known
   kPushed,     // and has been received
@@ -39,6 +46,10 @@ enum class Happening : std::uint8_t {
   kReturning,  // and begins to come
   kPulled,     // nothing of it is on its way any more: `bytes` of payload
   kComplete,   // its value is there, from an update that took another process `detail` microseconds
+
+  // The pace of worker `peer`, as a server sees it, each at a moment.
+  kStarted,  // it may begin `iteration`, `detail` ended iterations ahead of the slowest (sync::PaceRule::ahead)
+  kEnded,    // all its pushes of it are there
 };
 inline constexpr Happening kLastRecorded = Happening::kArrived;
 inline constexpr std::uint32_t kAllUnits = ~std::uint32_t{0};
@@ -78,6 +89,8 @@ class EventFan final : public EventSink {
  public:
   // Hears what happens from here on. Outlives this, or the last event.
   void add(EventSink& sink) { sinks_.push_back(&sink); }
+  // This, or null as long as nobody listens.
+  EventSink* if_heard() { return sinks_.empty() ? nullptr : this; }
   void on_event(const Event& event) override {
     for (EventSink* sink : sinks_) sink->on_event(event);
   }

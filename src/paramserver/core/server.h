@@ -16,7 +16,6 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "exchange/pace_observer.h"
 #include "job/plan.h"
 #include "paramserver/core/server_ledger.h"
 #include "paramserver/core/server_memory.h"
@@ -78,7 +77,8 @@ class Server {
   // kSendSquareSum needs none.
   void on_delivered(std::uint64_t ticket) { memory_.release(static_cast<std::uint32_t>(ticket)); }
 
-  void observe(exchange::PaceObserver& observer) { ledger_.observe(observer); }
+  std::optional<sync::Superstep> take_superstep() { return ledger_.take_superstep(); }
+  void observe(wire::EventSink& events) { ledger_.observe(events); }
 
   // For checkpoints, on the loop that owns this object. `state` is as in tensor/optimizer.h: planes of elements() floats each.
   struct PartSnapshot {

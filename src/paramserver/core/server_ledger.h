@@ -27,13 +27,13 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
-#include "exchange/pace_observer.h"
 #include "job/plan.h"
 #include "paramserver/core/held_sums.h"
 #include "paramserver/core/server_books.h"
 #include "paramserver/core/server_effect.h"
 #include "paramserver/core/value_ledger.h"
 #include "sync/pace_rule.h"
+#include "wire/event.h"
 
 namespace paceline::paramserver {
 
@@ -83,8 +83,11 @@ class ServerLedger {
   Status on_joined(Rank worker, Iteration first, TimePoint now, Effects& effects);
   Iteration earliest_join() const { return std::max(rule_->earliest_join(), newest_summed_ + 1); }
 
-  // Tells `observer` from here on; it outlives the ledger.
-  void observe(exchange::PaceObserver& observer) { observer_ = &observer; }
+  // The superstep of ElasticBSP that has ended last, once. To be asked for after each event.
+  std::optional<sync::Superstep> take_superstep() { return rule_->take_finished(); }
+
+  // Tells `events`, which outlives the ledger, of kStarted and kEnded from here on.
+  void observe(wire::EventSink& events) { events_ = &events; }
 
   const ServerBooks& books() const { return *books_; }
   bool paces() const { return books_->server() == plan().pacing_server(); }
@@ -116,7 +119,7 @@ class ServerLedger {
 
   // server_ledger_pace.cc
   void begin_pace(TimePoint now, Effects& effects);
-  void observe_starts(TimePoint now);
+  void tell_starts(TimePoint now);
   void hand_out(Rank worker, Effects& effects);
   void start(TimePoint now, Effects& effects);
   void leave_pace(Rank worker, TimePoint now);
@@ -127,7 +130,7 @@ class ServerLedger {
   std::unique_ptr<sync::PaceRule> rule_;
   ValueLedger values_;
   HeldSums sums_;
-  exchange::PaceObserver* observer_ = nullptr;
+  wire::EventSink* events_ = nullptr;
   std::int32_t taking_part_ = 0;  // workers
   Iteration latest_first_;        // of them: the largest Worker::first
   std::size_t initialised_ = 0;   // units

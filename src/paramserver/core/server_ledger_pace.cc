@@ -16,14 +16,18 @@ void ServerLedger::begin_pace(TimePoint now, Effects& effects) {
     PACELINE_CHECK(asked.ok(), "the first start was refused: {}", asked.message());
     hand_out(worker, effects);
   }
-  observe_starts(now);
+  tell_starts(now);
   starts_.clear();
 }
 
-void ServerLedger::observe_starts(TimePoint now) {
+void ServerLedger::tell_starts(TimePoint now) {
   for (const sync::Start& start : starts_) {
     books_->at(start.worker).started = start.iteration;
-    if (observer_ != nullptr) observer_->on_started(start.worker, start.iteration, rule_->ahead(start.worker), now);
+    if (events_ == nullptr) continue;
+    events_->on_event(wire::at(now, {.what = wire::Happening::kStarted,
+                                     .peer = start.worker.value,
+                                     .detail = static_cast<std::uint32_t>(rule_->ahead(start.worker)),
+                                     .iteration = start.iteration}));
   }
 }
 
@@ -41,7 +45,8 @@ void ServerLedger::settle(TimePoint now, Effects& effects) {
   if (const auto worker = std::exchange(began_, std::nullopt)) hand_out(*worker, effects);
   if (const auto worker = std::exchange(ended_, std::nullopt)) {
     const Iteration next = books_->at(*worker).current;
-    if (observer_ != nullptr) observer_->on_ended(*worker, next - 1, now);
+    if (events_ != nullptr)
+      events_->on_event(wire::at(now, {.what = wire::Happening::kEnded, .peer = worker->value, .iteration = next - 1}));
     const Status asked = rule_->on_start_asked(*worker, next, now, starts_);
     PACELINE_CHECK(asked.ok(), "a start was refused: {}", asked.message());
   }
@@ -52,10 +57,7 @@ void ServerLedger::settle(TimePoint now, Effects& effects) {
 
 // Sends values for `starts_` where the rule says so.
 void ServerLedger::start(TimePoint now, Effects& effects) {
-  if (observer_ != nullptr) {
-    if (const auto superstep = rule_->take_finished()) observer_->on_superstep(*superstep);
-  }
-  observe_starts(now);
+  tell_starts(now);
   if (rule_->delivery() == sync::Delivery::kAtStart) {
     for (const sync::Start& allowed : starts_) values_.offer_at_start(allowed, effects);
   }

@@ -153,6 +153,7 @@ void System::receive(const Message& message) {
   for (const ServerAction& action : actions_) carry_out(server, action);
   actions_.clear();
   if (server.paces()) {
+    if (const auto superstep = server.take_superstep()) supersteps.push_back(*superstep);
     if (const auto question = server.take_question()) tell_barriers(*question);
   }
 }

@@ -63,7 +63,7 @@ struct Message {
   std::vector<std::span<std::byte>> places;  // of several gradients
 };
 
-class System final : private exchange::PaceObserver {
+class System final : private wire::EventSink {
  public:
   explicit System(const Case& job);
 
@@ -106,11 +106,9 @@ class System final : private exchange::PaceObserver {
   std::int64_t batched_pushes = 0;                        // messages with gradients of several units
 
  private:
-  void on_started(Rank, Iteration, std::int64_t staleness, TimePoint) override {
-    largest_staleness = std::max(largest_staleness, staleness);
+  void on_event(const wire::Event& event) override {
+    if (event.what == wire::Happening::kStarted) largest_staleness = std::max<std::int64_t>(largest_staleness, event.detail);
   }
-  void on_ended(Rank, Iteration, TimePoint) override {}
-  void on_superstep(const sync::Superstep& superstep) override { supersteps.push_back(superstep); }
 
   // Other ones for every worker: what is asked for together is its own affair.
   scheduling::Bounds random_batches();

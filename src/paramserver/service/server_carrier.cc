@@ -29,9 +29,11 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, session::Sender& sender
   if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
   // At most a push and a pull of each unit are waiting.
   actions_.reserve(2 * plan_.units().units.size());
-  if (plan_.options().schedule.back == scheduling::Return::kPullInBatches)
+  if (plan_.options().schedule.back == scheduling::Return::kPullInBatches) {
     profile_.emplace(plan_.pulled_by_layer(own_server_), plan_.options().schedule.batching, sides_of(plan_),
-                     plan_.options().message_start_up);
+                     plan_.options().message_start_up, own_server_);
+    house.events().add(*profile_);
+  }
   told_signal_ = house.loop().make_signal([this] { carry_told(); });
   initial_signal_ = house.loop().make_signal([this] { send_initial(); });
   done_signal_ = house.loop().make_signal([this] { send_done(); });
@@ -125,32 +127,6 @@ std::optional<scheduling::LiveProfile::Plan> ServerCarrier::batches() const {
   return profile_ ? profile_->current() : std::nullopt;
 }
 
-void ServerCarrier::on_gate(Layer layer, Iteration, TimePoint asked, TimePoint opened) {
-  if (profile_) profile_->on_gate(layer, asked, opened);
-}
-
-void ServerCarrier::on_forward_done(TimePoint now) {
-  if (profile_) profile_->on_forward_done(now);
-}
-
-void ServerCarrier::on_backward_begun(TimePoint now) {
-  if (profile_) profile_->on_backward_begun(now);
-}
-
-void ServerCarrier::on_gradient(Layer layer, TimePoint now) {
-  if (profile_) profile_->on_gradient(layer, now);
-}
-
-void ServerCarrier::on_backward_done(TimePoint now) {
-  if (profile_) profile_->on_backward_done(now);
-}
-
-void ServerCarrier::on_iteration_done() {
-  if (!profile_) return;
-  if (auto batches = profile_->plan()) next_batches_ = std::move(batches);
-  profile_->on_all_asked();
-}
-
 // --- loop ---
 
 void ServerCarrier::carry_told() {
@@ -172,13 +148,18 @@ void ServerCarrier::step_told() {
       continue;
     }
     ledger_.on_backward_done(now, actions_);
-    if (!next_batches_) continue;
-    ledger_.set_batches(next_batches_->bounds);
-    if (next_batches_->push) ledger_.set_push_batches(next_batches_->push->bounds);
-    next_batches_.reset();
+    if (profile_) take_plan();
   }
   house_.told().clear();
   count_bytes();
+}
+
+// Locked. From the next iteration on.
+void ServerCarrier::take_plan() {
+  const auto& plan = profile_->current();
+  if (!plan || std::exchange(plan_in_use_, plan->number) == plan->number) return;
+  ledger_.set_batches(plan->bounds);
+  if (plan->push) ledger_.set_push_batches(plan->push->bounds);
 }
 
 // Locked.

@@ -58,14 +58,6 @@ class ServerCarrier final : public exchange::Carrier {
   exchange::MiniBatches* mini_batches() override { return &mini_batches_; }
   std::optional<scheduling::LiveProfile::Plan> batches() const override;
 
-  // GateObserver
-  void on_gate(Layer layer, Iteration iteration, TimePoint asked, TimePoint opened) override;
-  void on_forward_done(TimePoint now) override;
-  void on_backward_begun(TimePoint now) override;
-  void on_gradient(Layer layer, TimePoint now) override;
-  void on_backward_done(TimePoint now) override;
-  void on_iteration_done() override;
-
   // ChannelEnd
   Result<std::span<std::byte>> on_message_begin(Rank from, const wire::MessageHead& head) override;
   void on_message(Rank from, const wire::MessageHead& head, std::span<std::byte> payload) override;
@@ -83,6 +75,7 @@ class ServerCarrier final : public exchange::Carrier {
   // server_carrier.cc
   void carry_told();
   void step_told();
+  void take_plan();
   void count_bytes();
   void send_initial();
   void send_done();
@@ -120,8 +113,8 @@ class ServerCarrier final : public exchange::Carrier {
   Iteration rates_sent_ = 0;  // loop only
   int settling_ = 0;          // values that are being copied from the staging area
   exchange::MiniBatches mini_batches_;
-  std::optional<scheduling::LiveProfile> profile_;             // with Return::kPullInBatches
-  std::optional<scheduling::LiveProfile::Plan> next_batches_;  // from the next iteration on
+  std::optional<scheduling::LiveProfile> profile_;  // with Return::kPullInBatches
+  std::int64_t plan_in_use_ = 0;                    // of the profile's, its number
 };
 
 }  // namespace paceline::paramserver

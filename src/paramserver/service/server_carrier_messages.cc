@@ -104,7 +104,6 @@ Result<std::span<std::byte>> ServerCarrier::on_message_begin(Rank from, const wi
   const exchange::Gatehouse::Lock lock = house_.lock();
   const TimePoint now = house_.loop().now();
   PACELINE_ASSIGN_OR_RETURN(const auto place, ledger_.on_value_begin(from, values, head.payload_bytes, now));
-  if (profile_ && from != own_server_) profile_->on_pull_begun(values.unit, now);
   return values_.begin(values, place);
 }
 
@@ -127,8 +126,6 @@ void ServerCarrier::on_message(Rank from, const wire::MessageHead& head, std::sp
     } else {
       const std::uint32_t micros = head.kind == wire::MessageKind::kValue ? head.detail : 0;
       status = ledger_.on_value(from, values, micros, now, actions_);
-      if (profile_ && from != own_server_)
-        profile_->on_pulled(values.unit, Bytes{static_cast<std::int64_t>(head.payload_bytes)}, now);
       opened = status.ok() && ledger_.any_open(values);
     }
     count_bytes();

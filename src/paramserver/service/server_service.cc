@@ -41,6 +41,7 @@ ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& lo
   spent_.resize(units);
   square_sums_.resize(static_cast<std::size_t>(plan_.options().servers));
   work_signal_ = loop.make_signal([this] { work(); });
+  if (callbacks_.events != nullptr) server_->observe(*callbacks_.events);
 }
 
 Result<std::span<std::byte>> ServerService::on_message_begin(Rank from, const wire::MessageHead& head) {
@@ -127,7 +128,8 @@ void ServerService::on_servers_message(Rank server, const wire::MessageHead& hea
   if (head.kind != wire::MessageKind::kSquareSum) return fail(unexpected(server, head));
   const Status status = server_->on_square_sum(server, head.iteration, payload, begin, actions_);
   const Duration spent = loop_.now() - begin;
-  if (callbacks_.on_work) tell({.unit = WorkDone::kAllUnits, .iteration = head.iteration, .begin = begin, .spent = spent});
+  tell(wire::during(begin, begin + spent,
+                    {.what = wire::Happening::kAggregate, .unit = wire::kAllUnits, .iteration = head.iteration}));
   carry_out(status, spent);
 }
 
@@ -195,8 +197,9 @@ void ServerService::work_one() {
   const Status status = server_->on_push(push.worker, push.unit, push.iteration, push.unused_parts, begin, actions_);
   const Duration spent = loop_.now() - begin;
   counters_.updating += spent;
-  if (callbacks_.on_work)
-    tell({.worker = push.worker, .unit = push.unit, .iteration = push.iteration, .begin = begin, .spent = spent});
+  tell(wire::during(
+      begin, begin + spent,
+      {.what = wire::Happening::kAggregate, .peer = push.worker.value, .unit = push.unit, .iteration = push.iteration}));
   if (status.ok()) {
     Spent& of = spent_[plan_.units().place_in_server[push.unit]];
     if (std::exchange(of.iteration, push.iteration) != push.iteration || plan_.options().sync.kind != sync::SyncKind::kBsp)
@@ -206,20 +209,18 @@ void ServerService::work_one() {
   carry_out(status, spent);
 }
 
-// Says whether something was updated; a square sum that released nothing is nothing to tell of.
-void ServerService::tell(const WorkDone& work) {
+// Of a gradient that was taken. Says whether something was updated; a square sum that released nothing is nothing to tell of.
+void ServerService::tell(wire::Event work) {
+  if (callbacks_.events == nullptr) return;
   const std::int64_t updates = server_->counters().updates + server_->counters().skipped_units;
   const bool updated = std::exchange(updates_told_, updates) != updates;
-  if (!updated && work.unit == WorkDone::kAllUnits) return;
-  WorkDone told = work;
-  if (updated && plan_.holds_updates() && work.unit != WorkDone::kAllUnits) {
-    told.spent = {};
-    callbacks_.on_work(told);  // the gradient itself was kept like the others
-    told = work;
-    told.unit = WorkDone::kAllUnits;
+  if (!updated && work.unit == wire::kAllUnits) return;
+  if (updated && plan_.holds_updates() && work.unit != wire::kAllUnits) {
+    callbacks_.events->on_event(wire::at(work.began(), work));  // the gradient itself was kept like the others
+    work.unit = wire::kAllUnits;
   }
-  if (updated) told.kind = WorkDone::Kind::kUpdated;
-  callbacks_.on_work(told);
+  if (updated) work.what = wire::Happening::kUpdate;
+  callbacks_.events->on_event(work);
 }
 
 // `spent`: what the event cost. When it released a whole iteration, its units share the time by size.
@@ -266,6 +267,9 @@ void ServerService::carry_out(const Status& status, Duration spent) {
 
 void ServerService::ask_for_barriers() {
   if (failed_ || !server_->paces()) return;
+  if (callbacks_.on_superstep) {
+    if (const auto superstep = server_->take_superstep()) callbacks_.on_superstep(*superstep);
+  }
   auto question = server_->take_question();
   if (!question) return;
   if (callbacks_.on_question) return callbacks_.on_question(*std::move(question));

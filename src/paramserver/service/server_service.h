@@ -27,21 +27,6 @@
 
 namespace paceline::paramserver {
 
-// One piece of a server's work.
-struct WorkDone {
-  static constexpr std::uint32_t kAllUnits = ~std::uint32_t{0};
-  enum class Kind {
-    kKept,     // a gradient was taken; others of its unit, or of the iteration, are still missing
-    kUpdated,  // it was the last one
-  };
-  Kind kind = Kind::kKept;
-  Rank worker;             // whose gradient it was
-  std::uint32_t unit = 0;  // kAllUnits: another server's word released the updates of an iteration
-  Iteration iteration = 0;
-  TimePoint begin;
-  Duration spent{};
-};
-
 struct ServerCallbacks {
   // The job cannot go on: a non-finite gradient, or a peer that broke the protocol (named). Called at most once.
   std::function<void(const Status&)> on_failed;
@@ -54,8 +39,11 @@ struct ServerCallbacks {
   // ElasticBSP, on the pacing server: where is the next barrier? May be answered on any thread (sync::answer); then, on the loop,
   // set_barriers(). Empty: it is answered at once on the loop.
   std::function<void(sync::BarrierQuestion)> on_question;
-  // For whoever records where the time goes. Before the value that follows is sent. May be empty.
-  std::function<void(const WorkDone&)> on_work;
+  // ElasticBSP, on the pacing server: a superstep is over. May be empty.
+  std::function<void(const sync::Superstep&)> on_superstep;
+  // Hears of kAggregate and kUpdate, before the value that follows is sent, and of kStarted and kEnded. Outlives the service; null:
+  // nobody does.
+  wire::EventSink* events = nullptr;
 };
 
 class ServerService final : public session::ChannelEnd {
@@ -120,7 +108,7 @@ class ServerService final : public session::ChannelEnd {
   void ask_for_barriers();
   void carry_out(const Status& status, Duration spent);
   void share_time(Duration spent);
-  void tell(const WorkDone& work);
+  void tell(wire::Event work);
   void send(wire::MessageKind kind, const ServerAction& action);
   void send_value(const ServerAction& action);
   void fail(const Status& reason);
@@ -144,7 +132,7 @@ class ServerService final : public session::ChannelEnd {
   };
   std::map<std::pair<Rank, std::uint32_t>, Parcel> parcels_;
   std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
-  std::int64_t updates_told_ = 0;                           // of the core's, those that on_work knows of
+  std::int64_t updates_told_ = 0;                           // of the core's, those that were told of
   bool failed_ = false, held_ = false, frozen_ = false;     // frozen: BSP has lost a worker
   Counters counters_;
 };
