@@ -25,7 +25,7 @@ from paceline.torch.job import Job
 from paceline.torch.ledger import COUNTED
 from paceline.torch.separable import Stepping
 from paceline.torch.stepping import Stepper
-from paceline.torch.swapped import swap
+from paceline.torch.swapped import is_swapped, swap
 from paceline.torch.table import Table, refuse_unlearnable
 
 log = logging.getLogger("paceline.torch")
@@ -80,6 +80,7 @@ def attach(
     parameter and what to do; a lost peer later, from whichever call meets it first.
     """
     separable.refuse(optimizer)
+    separable.complete(optimizer)
     expected = expected_finishes(accumulate, expect)
     refuse_choice("apply", apply, ("at-gates", "at-step"))
     refuse_choice("average", average, ("mean", "samples"))
@@ -189,7 +190,7 @@ def make_free(model: nn.Module, optimizer: Optimizer) -> None:
             "the model, or a part of it, is attached already: a parameter belongs to one job; job.close() of that one gives it back. "
             "A second optimizer of the same model needs no attach: its step() finds the means in .grad"
         )
-    elif isinstance(vars(type(optimizer)).get("state"), property):
+    elif is_swapped(optimizer):
         raise PacelineError("the optimizer is attached already; job.close() of that one gives it back")
 
 

@@ -105,6 +105,16 @@ def refuse(optimizer: Optimizer) -> None:
         raise needs_closure(optimizer, needed[0].name)
 
 
+def complete(optimizer: Optimizer) -> None:
+    """What Optimizer.__init__ makes, for a class that does not call it, as some that hold another optimizer do not."""
+    if not hasattr(optimizer, "param_groups"):
+        raise PacelineError(f"the {type(optimizer).__name__} has no param_groups; attach takes an optimizer that has them, as torch.optim.Optimizer does")
+    if "_optimizer_load_state_dict_pre_hooks" not in vars(optimizer):
+        if not hasattr(optimizer, "defaults"):
+            optimizer.defaults = {}
+        Optimizer.__setstate__(optimizer, {})
+
+
 def needs_closure(optimizer: Optimizer, name: str = "closure") -> PacelineError:
     return PacelineError(
         f"{type(optimizer).__name__}.step needs its {name}: it computes gradients within a step, and attach exchanges those of one backward pass before it. A closure that is given "
@@ -172,6 +182,8 @@ def twin(optimizer: Optimizer) -> Optimizer:
         shapes = sorted({parameter.dim() for parameter in group["params"]})
         small = [nn.Parameter(torch.randn([3] * dims, generator=generator) * 1e-3) for dims in shapes for _ in range(3)]
         made.param_groups.append({**copy.deepcopy(hyperparameters(group), memo), "params": small})
+    if callable(train := getattr(made, "train", None)):  # Schedule-Free: a script may call it only after attach
+        train()
     return made
 
 

@@ -66,7 +66,7 @@ def swap(optimizer: Optimizer, front: Front) -> None:
         if front.ledger.due:
             front.synchronize("optimizer.state")
         front.on_state_read()
-        return vars(self)["state"]
+        return vars(self)["state"] if "state" in vars(self) else kind.state.__get__(self)  # type: ignore[attr-defined]
 
     def set_state(self: Optimizer, value: Any) -> None:
         vars(self)["state"] = value
@@ -88,6 +88,10 @@ def swap(optimizer: Optimizer, front: Front) -> None:
         count_calls(optimizer)
 
 
+def is_swapped(optimizer: Optimizer) -> bool:
+    return isinstance(vars(type(optimizer)).get("__class__"), property)
+
+
 def become(optimizer: Optimizer, kind: type[Optimizer]) -> None:
     """Also where the class has a `__class__` of its own."""
     vars(object)["__class__"].__set__(optimizer, kind)
@@ -106,9 +110,8 @@ def count_calls(optimizer: Optimizer) -> None:
 
 
 def restore(optimizer: Optimizer) -> None:
-    swapped = type(optimizer)
-    if "state" in vars(swapped):
+    if is_swapped(optimizer):
         counted = vars(optimizer).pop("step", None)
-        become(optimizer, swapped.__mro__[1])
+        become(optimizer, type(optimizer).__mro__[1])
         if counted is not None:
             count_calls(optimizer)
