@@ -8,6 +8,7 @@ from typing import Any
 
 import accelerate
 import torch
+from accelerate.local_sgd import LocalSGD
 from accelerate.optimizer import AcceleratedOptimizer
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -108,6 +109,24 @@ class RefusesToTrain(copies.Hook):
     def __call__(self, model: nn.Module, arguments: object) -> None:
         if model.training and torch.is_grad_enabled():
             raise PacelineError(f"the {type(model).__name__} was prepared and its optimizer was not; give both to accelerator.prepare", subject="prepare")
+
+
+def refuse_local_steps(local: LocalSGD) -> None:
+    if local.enabled and isinstance(local.accelerator, Accelerator) and (local.model in local.accelerator._jobs or local.model in local.accelerator._waiting):
+        raise PacelineError(
+            "LocalSGD lets each rank step by itself, and attach exchanges gradients in every step; leave LocalSGD out, or use accelerate's own Accelerator with it",
+            subject="LocalSGD",
+        )
+
+
+def enter(local: LocalSGD) -> LocalSGD:
+    refuse_local_steps(local)
+    entered: LocalSGD = ENTER(local)
+    return entered
+
+
+ENTER = LocalSGD.__enter__
+LocalSGD.__enter__ = enter
 
 
 def keep_steps(optimizers: Iterable[torch.optim.Optimizer]) -> None:

@@ -12,6 +12,7 @@ A copy or a pickle of the model has none of them (copies.py): it is not attached
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -140,7 +141,10 @@ class Arrival(copies.Hook):
         self.entry = entry
         self.before = before  # where the script's hooks are called first
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, parameter: torch.Tensor) -> None:
+        if getattr(sys.modules.get("torch._dynamo.compiled_autograd"), "in_compiled_autograd_region", False):
+            raise refusals.compiled_autograd()
         if self.before is not None and not self.front.inert and self.before.mark != memory.mark_of(parameter):
             raise refusals.stepped_in_backward(self.entry)
         if torch.is_grad_enabled():  # backward(create_graph=True)

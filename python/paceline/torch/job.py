@@ -42,7 +42,7 @@ class Job:
         self._heeded = False  # the script looks whether it was
         front.on_iteration.append(self._iteration_done)
         front.on_due += [front.account.stepped, self._stop_who_does_not_look]
-        lifetime.register(self)
+        self._name = lifetime.register(self, type(gates.model).__name__)
 
     def __repr__(self) -> str:
         return f"<Job: rank {self.rank} of {self.workers}, {'closed' if self._front.inert else f'iteration {self.iteration}'}, {self.stepping}>"
@@ -129,7 +129,7 @@ class Job:
     def sampler(self, dataset: Dataset[Any], **options: Any) -> DistributedSampler[Any]:
         """This rank's share of a data set, as DistributedSampler cuts it, with its options: shuffle, seed, drop_last. Each pass has a new order, that of
         epoch 0, 1, and so on; one in which nothing was trained does not count. After set_epoch(epoch) the script sets it for each pass, as when it resumes."""
-        return Sampler(dataset, self.workers, self.rank, lambda: self.iteration, **options)
+        return Sampler(dataset, self.workers, self.rank, lambda: self._front.passes.count, **options)
 
     def clip_grad_norm_(self, max_norm: float) -> Norm:
         """Between backward() and step(): clips this iteration's means by their norm. Nothing waits until the norm is looked at or needed, but for a second
@@ -180,8 +180,9 @@ class Job:
         self._told = summary.exchanged(told)
         lines = self.report()
         if "seconds" in lines:
+            name = f"{own}: " if (own := self._name()) else ""
             for said in filter(None, (summary.sentence(lines, self.workers), self.advice())):
-                print(f"paceline: {said}", file=sys.stderr)
+                print(f"paceline: {name}{said}", file=sys.stderr)
 
     def fail(self, reason: str) -> None:
         """Ends the job for all ranks with `reason`, and gives model and optimizer back as they are: a layer whose update was due has not had it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
 import multiprocessing
 import os
@@ -11,10 +10,11 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NoReturn
 
 from paceline._errors import PacelineError
+from paceline.torch import summary
 
 if TYPE_CHECKING:
     from torch import nn
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended
 _jobs: weakref.WeakValueDictionary[int, Job] = weakref.WeakValueDictionary()  # in the order of attach, which is that of all ranks
-_attached = itertools.count()
+_models: list[str] = []  # of all jobs so far: the class
 _installed = False
 _failure: BaseException | None = None  # that ends this process
 _status = 0  # of this process, by a job that failed while it was left
@@ -39,9 +39,13 @@ class Stopped(KeyboardInterrupt):
         self.rank = rank
 
 
-def register(job: Job) -> None:
-    _jobs[next(_attached)] = job
+def register(job: Job, model: str) -> Callable[[], str]:
+    """`model`: its class. Returns what tells the job's name, as long as there are several."""
+    number = len(_models)
+    _models.append(model)
+    _jobs[number] = job
     install()
+    return lambda: summary.name_of(_models, number)
 
 
 def sentence(rank: int, error: BaseException) -> str:

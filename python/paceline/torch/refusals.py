@@ -74,6 +74,14 @@ def uncounted() -> PacelineError:
     return PacelineError("attach(average='samples') weights gradients by samples: call job.samples(len(x)) before backward()", subject="samples")
 
 
+def compiled_autograd() -> PacelineError:
+    return PacelineError(
+        "compiled autograd traces the whole backward pass, and attach sends each gradient as it is finished; leave torch._dynamo.compiled_autograd, or "
+        "torch._dynamo.config.compiled_autograd, out. torch.compile of the model, of a step and of optimizer.step() works without it",
+        subject="compiled_autograd",
+    )
+
+
 def thawed(entry: Entry) -> PacelineError:
     if not entry.is_learnable:
         return PacelineError(f"parameter {entry.name} was frozen when attach ran, and learns now; it {unlearnable(entry)}, before attach", subject=entry.name)

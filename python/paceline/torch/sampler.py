@@ -11,19 +11,19 @@ from torch.utils.data import Dataset, DistributedSampler
 class Sampler(DistributedSampler[Any]):
     """DistributedSampler that counts epochs itself, until the script sets one."""
 
-    def __init__(self, dataset: Dataset[Any], workers: int, rank: int, iteration: Callable[[], int], **options: Any) -> None:
-        """`iteration`: the one that the job is in."""
+    def __init__(self, dataset: Dataset[Any], workers: int, rank: int, passes: Callable[[], int], **options: Any) -> None:
+        """`passes`: another number when a backward pass has been made meanwhile."""
         super().__init__(dataset, num_replicas=workers, rank=rank, **options)
-        self._iteration = iteration
-        self._began = -1  # in which iteration the last pass began; -1: none did
+        self._passes = passes
+        self._began = -1  # how many backward passes there were when the last one began; -1: none did
         self._script_sets = False
 
     def __iter__(self) -> Iterator[Any]:
         # A generator, since DataLoader makes iterators that it asks for nothing. Passes in which nothing was trained do not count, so that a look at
         # a batch on one rank alone leaves the ranks' shares apart.
         if not self._script_sets:
-            now = self._iteration()
-            if 0 <= self._began < now:
+            now = self._passes()
+            if self._began not in (-1, now):
                 self.epoch += 1
             self._began = now
         yield from super().__iter__()

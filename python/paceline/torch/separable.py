@@ -109,10 +109,9 @@ def complete(optimizer: Optimizer) -> None:
     """What Optimizer.__init__ makes, for a class that does not call it, as some that hold another optimizer do not."""
     if not hasattr(optimizer, "param_groups"):
         raise PacelineError(f"the {type(optimizer).__name__} has no param_groups; attach takes an optimizer that has them, as torch.optim.Optimizer does")
-    if "_optimizer_load_state_dict_pre_hooks" not in vars(optimizer):
-        if not hasattr(optimizer, "defaults"):
-            optimizer.defaults = {}
-        Optimizer.__setstate__(optimizer, {})
+    for name in vars(torch.optim.SGD([nn.Parameter(torch.zeros(1, device="cpu"))], lr=0.1)):
+        if name.endswith("_hooks"):  # not by __setstate__, which changes the class, and with it other optimizers
+            vars(optimizer).setdefault(name, collections.OrderedDict())
 
 
 def needs_closure(optimizer: Optimizer, name: str = "closure") -> PacelineError:

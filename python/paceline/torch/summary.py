@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 WORTH = 0.02  # of the time: less is not worth a word
@@ -117,6 +117,14 @@ def of_forward(waited: float, lines: Mapping[str, float], is_narrow: bool, told:
         # Where the ranks' own times are known and alike, they take turns: nothing of the job's would help.
         return said + took + ", so it is another rank that is late" if told is None or len(told.own) < 2 else ""
     return said + took + ("" if is_narrow else "; settings={'wire': 'bfloat16'} moves half of them")
+
+
+def name_of(kinds: Sequence[str], number: int) -> str:
+    """Of one of a script's jobs, by the classes of all their models in the order of attach; of an only one "", of a class that several have with its number."""
+    kind = kinds[number]
+    if len(kinds) == 1:
+        return ""
+    return kind if kinds.count(kind) == 1 else f"{kind} {kinds[: number + 1].count(kind)}"
 
 
 def sentence(lines: Mapping[str, float], workers: int) -> str:

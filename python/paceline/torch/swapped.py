@@ -6,7 +6,9 @@ comes later wraps it itself. Copies and pickles of the optimizer have the class 
 
 from __future__ import annotations
 
+import copy
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +21,15 @@ from paceline.torch.separable import needs_closure
 from paceline.torch.stepping import apart, outside_of_forward, post_hooks, run_pre_hooks
 
 Closure = Any
+not_traced: Any = functools.partial(torch.compiler.disable, reason="the optimizer is attached: each layer is stepped just before it is read next, by code that is not traced; leave fullgraph=True out")
 
 
 def swap(optimizer: Optimizer, front: Front) -> None:
     kind = type(optimizer)
+    asked: list[type[Optimizer]] = []  # by a pickle
     following: list[Callable[[], None]] = []  # hooks of the step that was asked for last
 
+    @not_traced  # type: ignore[untyped-decorator]
     def step(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if front.inert:
             return kind.step(self, *args, **kwargs)
@@ -45,13 +50,14 @@ def swap(optimizer: Optimizer, front: Front) -> None:
                 raise needs_closure(optimizer) from error
         return loss
 
-    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it in its own runner of hooks
+    step.hooked = True  # torch would wrap it in its own runner of hooks
 
     def stepped() -> None:
         with outside_of_forward():
             for hook in following:
                 hook()
 
+    @not_traced  # type: ignore[untyped-decorator]
     def zero_grad(self: Optimizer, set_to_none: bool = True) -> None:
         if front.inert:
             kind.zero_grad(self, set_to_none)
@@ -60,13 +66,18 @@ def swap(optimizer: Optimizer, front: Front) -> None:
 
     def reduce_ex(self: Optimizer, protocol: Any) -> Any:
         state_of(self)  # which is up to date then
+        asked[:] = [] if sys._getframe(1).f_code in (copy.copy.__code__, copy.deepcopy.__code__) else [kind]
         return copies.reduced_as(kind, self, protocol)
+
+    def class_of(self: Optimizer) -> type[Optimizer]:
+        """A pickle that has just been told the class that the optimizer came with compares it with this one; anybody else, Dynamo too, is told the truth."""
+        return asked.pop() if asked else type(self)
 
     def state_of(self: Optimizer) -> Any:
         if front.ledger.due:
             front.synchronize("optimizer.state")
         front.on_state_read()
-        return vars(self)["state"] if "state" in vars(self) else kind.state.__get__(self)  # type: ignore[attr-defined]
+        return vars(self)["state"] if "state" in vars(self) else getattr(kind, "state").__get__(self)
 
     def set_state(self: Optimizer, value: Any) -> None:
         vars(self)["state"] = value
@@ -76,7 +87,7 @@ def swap(optimizer: Optimizer, front: Front) -> None:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
-        "__class__": property(lambda self: kind, become),  # for pickles, which refuse to write another class than the one that the object has
+        "__class__": property(class_of, become),
         "__reduce_ex__": reduce_ex,
         "step": step,
         "zero_grad": zero_grad,

@@ -204,3 +204,74 @@ def test_what_is_compiled_before_attach_is_the_same_code_with_the_same_bits(back
     ((model, _, _),), after = graphs_of(lambda: attached(1, template, sgd, script, prepare=compiled))
     assert bits(list(model.state_dict().values())) == bits(list(expected.state_dict().values()))
     assert (before, after) == (1, 1)
+
+
+def compiled_step(model, optimizer, accumulate):
+    """PyTorch's recipe: the optimizer's step alone."""
+
+    @torch.compile(backend=BACKEND)
+    def step():
+        optimizer.step()
+
+    return accumulate, lambda: (step(), optimizer.zero_grad())
+
+
+def assigned_step(model, optimizer, accumulate):
+    optimizer.step = torch.compile(optimizer.step, backend=BACKEND)
+    return accumulate, lambda: (optimizer.step(), optimizer.zero_grad())
+
+
+def whole_step(model, optimizer, accumulate):
+    """Two functions, as the exchange of the plain loop stands between them."""
+
+    @torch.compile(backend=BACKEND)
+    def end():
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return torch.compile(accumulate, backend=BACKEND), end
+
+
+@pytest.mark.parametrize("how", (compiled_step, assigned_step, whole_step))
+def test_a_compiled_step_trains_as_without_compiling(how):
+    def loss_of(model, iteration, rank):
+        x, y = nets.numbers(iteration, rank, (5, 4))
+        F.cross_entropy(model(x), y).backward()
+
+    def train(wrapped):
+        def script(model, optimizer, rank, job, log):
+            scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+            backward, end = wrapped(model, optimizer, lambda iteration: loss_of(model, iteration, rank))
+            for iteration in range(3):
+                backward(iteration)
+                yield
+                end()
+                scheduler.step()
+
+        return script
+
+    def plainly(model, optimizer, accumulate):
+        return accumulate, lambda: (optimizer.step(), optimizer.zero_grad())
+
+    expected = [bits(model.state_dict()) for model, _, _ in plain(1, nets.mlp(), sgd, train(plainly))]
+    assert [bits(model.state_dict()) for model, _, _ in attached(1, nets.mlp(), sgd, train(how))] == expected
+
+
+def test_compiled_autograd_is_refused_in_one_sentence():
+    def script(model, optimizer, rank, job, log):
+        with torch._dynamo.compiled_autograd._enable(torch.compile(backend="eager")):
+            nets.backward(model, 0, rank)
+        yield
+
+    with pytest.raises(PacelineError, match="compiled autograd traces the whole backward pass.*config.compiled_autograd, out"):
+        attached(1, nets.mlp(), sgd, script)
+
+
+def test_a_step_in_a_full_graph_says_what_to_leave_out():
+    def script(model, optimizer, rank, job, log):
+        nets.backward(model, 0, rank)
+        torch.compile(lambda: optimizer.step(), backend=BACKEND, fullgraph=True)()
+        yield
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="the optimizer is attached.*leave fullgraph=True out"):
+        attached(1, nets.mlp(), sgd, script)

@@ -224,8 +224,10 @@ def test_an_optimizer_has_the_class_that_it_had():
         model = nets.mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         with pt.attach(model, optimizer, join=join):
-            assert optimizer.__class__ is torch.optim.SGD
+            assert isinstance(optimizer, torch.optim.SGD) and type(pickle.loads(pickle.dumps(optimizer))) is torch.optim.SGD
+            assert optimizer.__class__ is type(optimizer)
             assert type(copy.deepcopy(optimizer)) is type(copy.copy(optimizer)) is torch.optim.SGD
+            assert optimizer.__class__ is type(optimizer)
         assert type(optimizer) is torch.optim.SGD
 
     standin.run(2, body)

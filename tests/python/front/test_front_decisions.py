@@ -243,6 +243,12 @@ def test_the_report_says_what_would_help():
     assert summary.advice({**lines, "waited: clip_grad_norm_": 0.001}, None) == ""
 
 
+def test_several_jobs_of_a_script_have_names():
+    assert summary.name_of(["Net"], 0) == ""
+    assert [summary.name_of(["Generator", "Critic"], number) for number in range(2)] == ["Generator", "Critic"]
+    assert [summary.name_of(["Sequential", "Critic", "Sequential"], number) for number in range(3)] == ["Sequential 1", "Critic", "Sequential 2"]
+
+
 TOLD = {
     "role": "both", "workers": 4, "iterations": 10, "bytes_pushed": 4 * 10 * 5e6, "bytes_pulled": 4 * 10 * 3e6, "overlapped": {"push": 0.002, "pull": 0.001}, "collective": None,
     "link": {"bandwidth": None}, "tuned": {"bandwidth": 100e6},

@@ -190,7 +190,7 @@ def test_two_optimizers_of_a_lightning_module_have_each_its_children(tmp_path):
 
 
 WITHOUT = """
-import torch, paceline.torch.accelerate
+import accelerate, torch, paceline.torch.accelerate
 accelerator = paceline.torch.accelerate.Accelerator(cpu=True)
 model = accelerator.prepare(torch.nn.Linear(2, 2))
 with torch.no_grad():
@@ -205,7 +205,12 @@ optimizer = accelerator.prepare(torch.optim.SGD(model.parameters(), lr=0.1))
 accelerator.backward(model(torch.ones(1, 2)).sum())
 optimizer.step()
 assert accelerator.job(model).workers == 2
-accelerator.end_training()
+accelerate.local_sgd.LocalSGD(accelerator, model, 8, enabled=False).__enter__()
+try:
+    accelerate.local_sgd.LocalSGD(accelerator, model, 8).__enter__()
+except paceline.PacelineError as error:
+    assert "LocalSGD lets each rank step by itself" in str(error), error
+    accelerator.end_training()
 """
 
 

@@ -9,7 +9,7 @@ import nets
 import pytest
 import torch
 import torch.nn.functional as F
-from loops import bits, compare
+from loops import compare
 from paceline.torch.separable import Stepping, stepping_of
 from torch import nn, optim
 
@@ -142,79 +142,6 @@ class Lookahead(optim.Optimizer):
                     p.copy_(slow)
 
 
-class Uncalled(optim.Optimizer):
-    """Around another optimizer, as timm's Lookahead: Optimizer.__init__ is not called."""
-
-    def __init__(self, params, lr=0.1):
-        self._base_optimizer = optim.SGD(params, lr=lr, momentum=0.9)
-        self.param_groups = self._base_optimizer.param_groups
-        self.defaults = self._base_optimizer.defaults
-        self.state = collections.defaultdict(dict)
-        for group in self.param_groups:
-            group.setdefault("steps", 0)
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        self._base_optimizer.step(closure)
-        for group in self.param_groups:
-            group["steps"] += 1
-            for p in group["params"]:
-                slow = self._base_optimizer.state[p].setdefault("slow", p.clone())
-                if group["steps"] % 2 == 0:
-                    p.copy_(slow.add_(p - slow, alpha=0.5))
-
-    def state_dict(self):
-        return self._base_optimizer.state_dict()
-
-    def load_state_dict(self, state_dict):
-        self._base_optimizer.load_state_dict(state_dict)
-        self.param_groups = self._base_optimizer.param_groups
-
-
-class Forwards(optim.Optimizer):
-    """Around another optimizer, all of which it shows as its own."""
-
-    def __init__(self, params, lr=0.1):
-        self.inner = optim.Adam(params, lr=lr)
-
-    defaults = property(lambda self: self.inner.defaults)
-    param_groups = property(lambda self: self.inner.param_groups)
-    state = property(lambda self: self.inner.state)
-
-    def step(self, closure=None):
-        self.inner.step(closure)
-
-    def state_dict(self):
-        return self.inner.state_dict()
-
-
-class TrainsFirst(ScheduleFree):
-    """Schedule-Free: what is evaluated is not what is trained."""
-
-    def __init__(self, params, lr=0.05):
-        super().__init__(params, lr)
-        self.param_groups[0]["train_mode"] = False
-
-    @torch.no_grad()
-    def switch(self, train, weight):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if group["train_mode"] != train and "z" in self.state[p]:
-                    p.lerp_(self.state[p]["z"], weight)
-            group["train_mode"] = train
-
-    def train(self):
-        self.switch(True, 1 - 0.9)
-
-    def eval(self):
-        self.switch(False, 1 - 1 / 0.9)
-
-    def step(self, closure=None):
-        if not self.param_groups[0]["train_mode"]:
-            raise RuntimeError("call train() before step()")
-        super().step()
-
-
 class OwnList(optim.SGD):
     """Has its parameters by a list of its own."""
 
@@ -268,8 +195,6 @@ KINDS = {
     "counts itself": (CountsItself, Stepping.WHOLE),
     "noise": (functools.partial(Noise, lr=0.1), Stepping.AT_STEP),
     "nested": (Lookahead, Stepping.AT_STEP),
-    "nested, without a call of Optimizer.__init__": (Uncalled, Stepping.AT_STEP),
-    "nested, all forwarded": (Forwards, Stepping.AT_STEP),
     "own list": (OwnList, Stepping.AT_STEP),
     "sets its rate": (functools.partial(SetsItsRate, lr=0.1), Stepping.AT_STEP),
     "differentiable": (functools.partial(optim.SGD, lr=0.1, differentiable=True), Stepping.AT_STEP),
@@ -284,24 +209,6 @@ def test_whether_an_optimizer_may_be_split_is_found_by_trying(name):
     optimizer = make(parameters)
     assert stepping_of(optimizer) is expected
     assert all(map(torch.equal, before, parameters)) and not optimizer.state and torch.equal(state, torch.get_rng_state())
-
-
-def test_schedule_free_is_split_though_train_is_called_after_attach():
-    assert stepping_of(TrainsFirst([nn.Parameter(torch.randn(4, 4)), nn.Parameter(torch.randn(4))])) is Stepping.SPLIT
-
-    def script(model, optimizer, rank, job, log):
-        for iteration in range(6):
-            optimizer.train()
-            nets.backward(model, iteration, rank)
-            yield
-            optimizer.step()
-            optimizer.zero_grad()
-            if iteration % 2:
-                optimizer.eval()
-                log.append(bits(list(model.parameters())))
-
-    result = compare(nets.mlp(), lambda model: TrainsFirst(model.parameters()), script)
-    assert len(result[0][2]) == 3
 
 
 class Norms:

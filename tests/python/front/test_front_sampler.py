@@ -1,5 +1,7 @@
 """What job.sampler gives each rank, pass by pass."""
 
+import contextlib
+
 import nets
 import paceline.torch as pt
 import standin
@@ -43,6 +45,27 @@ def expected(rank, epochs, first=None):
         sampler.set_epoch(epoch)
         orders.append(list(sampler)[:first])
     return orders
+
+
+def test_passes_that_are_shorter_than_an_accumulation_window_have_each_an_order_of_their_own():
+    def body(rank, join):
+        model = nets.mlp()
+        seen = []
+        with pt.attach(model, torch.optim.SGD(model.parameters(), lr=0.1), join=join, accumulate=accumulate) as job:
+            loader = DataLoader(DATA, 12, sampler=job.sampler(DATA, seed=3))
+            for epoch in range(4):
+                seen.append([])
+                for (numbers,) in loader:
+                    seen[-1] += numbers.tolist()
+                    x, y = nets.numbers(epoch, rank, (4, 4))
+                    with contextlib.nullcontext() if accumulate > 1 or epoch == 3 else job.no_sync():
+                        F.cross_entropy(model(x), y).backward()
+                if epoch == 3:
+                    job._front.stepper.optimizer.step()
+        return seen
+
+    for accumulate in (4, 1):
+        assert standin.run(2, body) == [expected(rank, range(4)) for rank in range(2)]
 
 
 def never(iteration):
