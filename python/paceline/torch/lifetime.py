@@ -49,7 +49,8 @@ def register(job: Job, model: str) -> Callable[[], str]:
 
 
 def sentence(rank: int, error: BaseException) -> str:
-    text = str(error)
+    # In one line: a terminal shows the last line last, and there the rank belongs.
+    text = " | ".join(filter(None, map(str.strip, str(error).splitlines())))
     return f"rank {rank}: {type(error).__name__}{': ' if text else ''}{text}"
 
 
