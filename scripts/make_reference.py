@@ -26,7 +26,7 @@ NOTES = {
     "name files; the other three are not there.",
 }
 AGREE = {"workers": "workers", "resume": "workers, checkpoint"}
-HEADERS = ("error.h", "paceline.h", "communicator.h", "optimizer_state.h")
+HEADERS = ("error.h", "paceline.h", "alike.h", "communicator.h", "optimizer_state.h")
 MODULES = {
     "paceline": "python/paceline/__init__.py",
     "paceline.report": "python/paceline/report.py",

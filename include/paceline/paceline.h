@@ -242,7 +242,6 @@ const char* paceline_version(void);
 size_t paceline_struct_size(const char* name);
 /* In a fork's child: all handles of the parent are inert from here on. Needed only where the C library's fork() was avoided. */
 void paceline_after_fork(void);
-
 #if defined(__GNUC__)
 #pragma GCC visibility pop
 #endif
@@ -250,6 +249,7 @@ void paceline_after_fork(void);
 }
 #endif
 
+#include "paceline/alike.h"           /* what ranks must do and have alike */
 #include "paceline/communicator.h"    /* collective operations */
 #include "paceline/optimizer_state.h" /* of servers */
 #endif

@@ -192,6 +192,8 @@ CALLS: dict[str, Sequence[object]] = {
     "paceline_wait_free": (c_void_p, c_int32, c_double),
     "paceline_set_order": (c_void_p, POINTER(c_int32), c_size_t),
     "paceline_tell_rates": (c_void_p, c_int64, POINTER(c_double), POINTER(c_double), c_size_t),
+    "paceline_tell_left_out": (c_void_p, c_int64),
+    "paceline_tell_alike": (c_void_p, c_int64, POINTER(c_char_p), POINTER(c_char_p), c_size_t),
     "paceline_gradient_ready": (c_void_p, c_uint32, c_void_p),
     "paceline_backward_done": (c_void_p, c_int64, POINTER(c_uint32), c_size_t),
     "paceline_wait_verdict": (c_void_p, c_int64, c_double, POINTER(Verdict)),

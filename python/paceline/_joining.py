@@ -46,6 +46,7 @@ class Hosting:
         self._coordinator = coordinator
         self.rank, self.workers, self.first_iteration = node.rank, node.workers, node.first_iteration
         self.value, self.tell_rates, self.gradient_ready, self.backward_done = node.value, node.tell_rates, node.gradient_ready, node.backward_done
+        self.tell_left_out, self.tell_alike = node.tell_left_out, node.tell_alike
         self.wait_layer, self.wait_all, self.wait_verdict = node.wait_layer, node.wait_all, node.wait_verdict
         self.gather_state, self.updates, self.state = node.gather_state, node.updates, node.state
         self.set_order, self.step_done, self.fail, self.interrupt = node.set_order, node.step_done, node.fail, node.interrupt

@@ -8,7 +8,7 @@ import socket
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 
-from paceline import _interface, _library, _library_state
+from paceline import _interface, _library, _library_alike, _library_state
 from paceline._errors import PacelineError
 from paceline._node import Place, State, TensorSpec, Verdict, texts
 from paceline._waiting import wait
@@ -101,6 +101,12 @@ class LibraryNode(_Hosted):
 
     def tell_rates(self, iteration: int, rates: Sequence[tuple[float, float]]) -> None:
         _library.tell_rates(self._handle, iteration, rates)
+
+    def tell_left_out(self, iteration: int) -> None:
+        _library_alike.tell_left_out(self._handle, iteration)
+
+    def tell_alike(self, iteration: int, what: Sequence[tuple[str, str]]) -> None:
+        _library_alike.tell_alike(self._handle, iteration, what)
 
     def gradient_ready(self, tensor: int, pointer: int) -> None:
         _library.gradient_ready(self._handle, tensor, pointer)

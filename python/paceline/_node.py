@@ -100,6 +100,13 @@ class Node(Protocol):
     def backward_done(self, iteration: int, unused: Sequence[int]) -> None:
         """Nothing more comes from this rank in `iteration`; the `unused` tensors had no gradient here."""
 
+    def tell_left_out(self, iteration: int) -> None:
+        """This rank goes on from `iteration`, the last one, without its step. All ranks do, or the job ends with a sentence that names two."""
+
+    def tell_alike(self, iteration: int, what: Sequence[tuple[str, str]]) -> None:
+        """What all ranks have alike after `iteration`, the last one: (what, how it is here); "" is compared with nothing. Waits for nobody: another rank that
+        tells something else ends the job later, in finish() at the latest."""
+
     def wait_layer(self, layer: int, iteration: int, seconds: float) -> bool: ...
     def wait_all(self, iteration: int, seconds: float) -> bool: ...
     def wait_verdict(self, iteration: int, seconds: float) -> Verdict | None: ...

@@ -48,6 +48,14 @@ constexpr ErrorPage kProcessPages[] = {
      "Compare the command lines, `--config` files and environments of the two. In a script look for a branch that only some ranks "
      "take.",
      "Start every process with the same script and options: one `--config` file for all is simplest."},
+    {"parted", "Ranks train apart",
+     "Each rank steps its own copy of the model, so all must make the same steps with the same settings from the same state. The "
+     "sentence names two ranks, the iteration and what differs: a step that one has left out, a setting of the optimizer, or a "
+     "parameter.",
+     "Look for what a script does on one rank only: `continue` after its own loss was not finite, an exception of its own "
+     "`backward()` that it catches, a backward pass more for a picture, a scheduler that watches the rank's own loss, a state "
+     "dict that is loaded on rank 0 only after `attach`.",
+     "Do it on all ranks alike. Decide by what all of them see: a mean gradient, or a loss that `all_reduce` has made the same."},
     {"model-differs", "Models differ between workers",
      "Workers have tensors of different names, shapes or types, so their gradients cannot be added. The sentence names the first "
      "tensor that differs, with both shapes.",

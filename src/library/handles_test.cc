@@ -28,6 +28,12 @@ paceline_call barrier() {
   return barrier;
 }
 
+paceline_tensor named_tensor() {
+  auto tensor = sized<paceline_tensor>();
+  tensor.name = "x";
+  return tensor;
+}
+
 // Every function with a handle, called as it should be but for the handle.
 std::vector<Call> calls() {
   static paceline_text* text;
@@ -40,11 +46,7 @@ std::vector<Call> calls() {
   static std::int32_t stopping;
   static const char* bytes;
   static const std::int32_t ranks[1] = {0};
-  static const auto tensor = [] {
-    auto named = sized<paceline_tensor>();
-    named.name = "x";
-    return named;
-  }();
+  static const auto tensor = named_tensor();
   static const auto where = place(PACELINE_WORKER, "127.0.0.1:1");
   static auto info = sized<paceline_info>();
   static auto description = sized<paceline_communicator_info>();
@@ -74,6 +76,9 @@ std::vector<Call> calls() {
       {"set_order", "worker", [](void* h, auto* e) { return paceline_set_order(as<paceline_node>(h), ranks, 1, e); }},
       {"tell_rates", "worker",
        [](void* h, auto* e) { return paceline_tell_rates(as<paceline_node>(h), 1, &step.loss, &step.loss, 1, e); }},
+      {"tell_left_out", "worker", [](void* h, auto* e) { return paceline_tell_left_out(as<paceline_node>(h), 1, e); }},
+      {"tell_alike", "worker",
+       [](void* h, auto* e) { return paceline_tell_alike(as<paceline_node>(h), 1, nullptr, nullptr, 0, e); }},
       {"gradient_ready", "worker", [](void* h, auto* e) { return paceline_gradient_ready(as<paceline_node>(h), 0, nullptr, e); }},
       {"backward_done", "worker", [](void* h, auto* e) { return paceline_backward_done(as<paceline_node>(h), 1, nullptr, 0, e); }},
       {"wait_verdict", "worker", [](void* h, auto* e) { return paceline_wait_verdict(as<paceline_node>(h), 1, 0, &verdict, e); }},

@@ -152,6 +152,9 @@ class Caller : Arguments {
     const std::int32_t order[2] = {0, number()};
     check(paceline_set_order(any<paceline_node>(), null_or(order[0]), up_to(2), error()));
     check(paceline_tell_rates(any<paceline_node>(), number(), null_or(input_[0]), null_or(input_[1]), 1, error()));
+    check(paceline_tell_left_out(any<paceline_node>(), number(), error()));
+    const char* texts[2] = {words(), null_or(*words())};
+    check(paceline_tell_alike(any<paceline_node>(), number(), null_or(texts[0]), null_or(texts[1]), up_to(2), error()));
     check(paceline_gradient_ready(any<paceline_node>(), up_to(3), null_or(numbers_[0]), error()));
     const std::uint32_t unused[2] = {up_to(3), up_to(3)};
     check(paceline_backward_done(any<paceline_node>(), number(), null_or(unused[0]), up_to(2), error()));

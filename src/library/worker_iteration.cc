@@ -12,7 +12,8 @@ using report::Phase;
 Result<bool> WorkerNode::wait_layer(std::int32_t layer, Iteration iteration, Duration limit) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_layer"));
   PACELINE_ASSIGN_OR_RETURN(const std::optional<Layer> gate, layer_of(layer));
-  PACELINE_RETURN_IF_ERROR(check_current(iteration));
+  if (iteration != current_)
+    return refusal(kOrder, "iteration", "the values of iteration {} are waited for in iteration {}", iteration, current_.load());
   if (!gate) return true;
   PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_layer(*gate, iteration, limit)));
   if (over) passed_[static_cast<std::size_t>(gate->index)] = iteration;

@@ -214,11 +214,6 @@ Result<std::optional<Layer>> WorkerNode::layer_of(std::int32_t layer) const {
   return refusal("illegal", "layer", "layer {} does not exist; the job has {}", layer, job_.numbers.layers());
 }
 
-Status WorkerNode::check_current(Iteration iteration) const {
-  if (iteration == current_) return {};
-  return refusal(kOrder, "iteration", "the values of iteration {} are waited for in iteration {}", iteration, current_.load());
-}
-
 Result<WorkerNode::Span> WorkerNode::value(std::uint32_t tensor) {
   if (turn_ == Turn::kJoining) PACELINE_RETURN_IF_ERROR(require_training("paceline_tensor_value"));
   PACELINE_RETURN_IF_ERROR(check_tensor(tensor));

@@ -52,6 +52,8 @@ class WorkerNode final : public Node {
   // Of the servers' optimizer, and of one tensor as it was gathered last.
   Result<bool> gather_state(Duration limit);
   Result<const exchange::OptimizerState::Known*> state(std::uint32_t tensor) const;
+  // What it has alike with all others after the iteration that has ended last; nothing: it goes on from it without a step.
+  Status tell_alike(Iteration iteration, const char* call, std::optional<wire::Settings> what);
   // True: somebody asked to stop, and this was the job's last iteration.
   Result<bool> step_done(const paceline_step& step);
 
@@ -66,7 +68,6 @@ class WorkerNode final : public Node {
   Status require_training(const char* call) const;
   Status check_tensor(std::uint32_t tensor) const;
   Result<std::optional<Layer>> layer_of(std::int32_t layer) const;
-  Status check_current(Iteration iteration) const;
   Status in_turn(std::uint32_t place);
   // What the job's failure is called by everybody. A call that was refused harms nothing.
   Status settled(const Status& status);

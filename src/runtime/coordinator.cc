@@ -41,7 +41,8 @@ Coordinator::Coordinator(transport::Transport& transport, CoordinatorOptions opt
                .servers = options_.servers,
                .job = options_.job,
                .release = options_.release,
-               .secret = draw_secret()}) {
+               .secret = draw_secret()}),
+      alike_(options_.workers) {
   session::EndpointOptions endpoint;
   endpoint.self = {Role::kCoordinator, Rank{0}};
   endpoint.job = options_.job;
@@ -62,6 +63,9 @@ Result<transport::Address> Coordinator::start() {
 }
 
 void Coordinator::interrupt(const std::string& reason) { carry_out(roster_.on_interrupt(reason)); }
+void Coordinator::fail_unless(const Status& status) {
+  if (!status.ok()) fail(status);
+}
 void Coordinator::fail(const Status& reason) { carry_out(roster_.on_fatal(wire::stop_for(reason))); }
 
 Status Coordinator::on_hello(const PeerName& name) {
@@ -114,9 +118,39 @@ void Coordinator::on_progress(PeerId peer, std::span<const std::byte> payload) {
   const auto name = roster_.name_of(peer);
   const auto progress = report::parse_foreign(text_of(payload), "a worker's progress");
   if (!name || !progress.ok() || !is_progress(*progress) || progress->value("rank", name->rank.value) != name->rank.value) return;
-  if (const auto done = progress->find("iteration"); done != progress->end() && done->is_number_integer())
-    told_[peer] = done->get<std::int64_t>();
+  if (const auto done = progress->find("iteration"); done != progress->end() && done->is_number_integer()) {
+    const Iteration iteration = told_[peer] = done->get<std::int64_t>();
+    const auto worker = worker_of(peer);
+    // What became of that iteration it has not said yet.
+    if (worker && iteration > 0) fail_unless(alike_.on_passed(*worker, iteration - 1));
+  }
   if (callbacks_.on_progress) callbacks_.on_progress(*progress);
+}
+
+// The rank of the member's worker.
+std::optional<Rank> Coordinator::worker_of(PeerId peer) const {
+  const auto name = roster_.name_of(peer);
+  if (!name || !plays(name->role, Role::kWorker)) return std::nullopt;
+  return name->rank;
+}
+
+Status Coordinator::on_left_out(PeerId peer, Iteration iteration) {
+  const auto worker = worker_of(peer);
+  return worker && iteration >= 0 ? alike_.on_left_out(*worker, iteration) : Status();
+}
+
+Status Coordinator::on_alike(PeerId peer, Iteration iteration, std::span<const std::byte> payload) {
+  const auto worker = worker_of(peer);
+  PACELINE_ASSIGN_OR_RETURN(wire::Settings told, wire::decode_settings(payload));
+  return worker && iteration >= 0 ? alike_.on_told(*worker, iteration, std::move(told)) : Status();
+}
+
+// A worker's last word: the job must not end well before what all have told was compared.
+void Coordinator::on_report(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload) {
+  const Role part = part_of(peer, head);
+  const auto worker = worker_of(peer);
+  if (part == Role::kWorker && worker) fail_unless(alike_.on_passed(*worker, head.iteration));
+  carry_out(roster_.on_report(peer, part, text_of(payload), head.iteration));
 }
 
 void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
@@ -129,7 +163,7 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     case MessageKind::kReady:
       return carry_out(roster_.on_ready(peer));
     case MessageKind::kReport:
-      return carry_out(roster_.on_report(peer, part_of(peer, head), text_of(payload), head.iteration));
+      return on_report(peer, head, payload);
     case MessageKind::kParked:
       return carry_out(roster_.on_parked(peer, head.iteration));
     case MessageKind::kEndAsked:
@@ -149,6 +183,10 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     }
     case MessageKind::kProgress:
       return on_progress(peer, payload);
+    case MessageKind::kLeftOut:
+      return fail_unless(on_left_out(peer, head.iteration));
+    case MessageKind::kAlike:
+      return fail_unless(on_alike(peer, head.iteration, payload));
     case MessageKind::kClockTell:
       return on_reading(peer, head, payload);
     case MessageKind::kTimeline:

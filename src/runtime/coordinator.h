@@ -10,6 +10,7 @@
 
 #include "base/task_thread.h"
 #include "job/spec.h"
+#include "membership/alike_ledger.h"
 #include "membership/joiners.h"
 #include "membership/roster.h"
 #include "report/report.h"
@@ -72,9 +73,14 @@ class Coordinator final : public session::EndpointHandler {
 
  private:
   void carry_out(const membership::Actions& actions);
+  void fail_unless(const Status& status);
   void conclude_loss();
   void on_join(session::PeerId peer, std::span<const std::byte> payload);
   void on_progress(session::PeerId peer, std::span<const std::byte> payload);
+  Status on_left_out(session::PeerId peer, Iteration iteration);
+  Status on_alike(session::PeerId peer, Iteration iteration, std::span<const std::byte> payload);
+  void on_report(session::PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload);
+  std::optional<Rank> worker_of(session::PeerId peer) const;
   void drop(const std::optional<membership::Joiners::Dropped>& joiner);
   void agree();
   void probe();
@@ -97,6 +103,7 @@ class Coordinator final : public session::EndpointHandler {
   std::unique_ptr<session::Endpoint> endpoint_;
   membership::Roster roster_;
   membership::Joiners joiners_;
+  membership::AlikeLedger alike_;
   std::map<session::PeerId, wire::Role> roles_;   // of joiners and members
   std::map<session::PeerId, std::int64_t> told_;  // the iteration that a worker has told last
   std::optional<job::JobSpec> agreed_;            // with what on_agreed added

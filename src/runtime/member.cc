@@ -124,7 +124,6 @@ void Member::tell_clock(std::uint32_t question) {
   endpoint_->send_owned(*coordinator_, head, std::move(payload));
 }
 
-void Member::parked(Iteration iteration) { send_control(MessageKind::kParked, iteration, {}); }
 void Member::leave(Duration limit, std::function<void()> done) { endpoint_->close(limit, std::move(done)); }
 
 report::LinkReport Member::link() const {

@@ -78,7 +78,7 @@ class MemberEvents {
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
   // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
-  virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then Member::parked
+  virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then MessageKind::kParked
   virtual void on_finish_at(Iteration last) = 0;  // `last` is the last iteration
   virtual void on_worker_done(Rank worker, Iteration last) = 0;  // worker: another one computes nothing after `last`
   virtual void on_end(const wire::Stop& stop) = 0;               // once, last
@@ -96,13 +96,15 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   void ask_to_end();
   // And does not want to wait for that.
   void interrupt(const Status& reason);
+  // To the coordinator, if it is still there.
+  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload = {},
+                    std::uint8_t flags = wire::kNoFlags);
   void send_progress(const std::string& json);
   // Of this member's worker, whose last iteration was `last`, or server.
   void send_report(wire::Role part, const std::string& json, Iteration last = 0);
   void send_saved(wire::Role part, Iteration iteration, const std::string& json);
   // What was recorded; before this part's report.
   void send_timeline(const std::vector<wire::TimelinePart>& parts);
-  void parked(Iteration iteration);
   // Blocks until nothing is being prepared any more; what was, uses the ends. Where the loop does not run.
   void wait_prepared() { preparing_.reset(); }
   // Says goodbye when all is delivered, at most `limit` later; then `done`.
@@ -139,8 +141,6 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   void connect_to_peers(const wire::Welcome& welcome);
   void connect_to(wire::Role role, const std::vector<std::string>& addresses, std::size_t count);
   void check_connected();
-  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload,
-                    std::uint8_t flags = wire::kNoFlags);
   void tell_failure();
   void tell_clock(std::uint32_t question);
   bool plays(wire::Role part) const { return wire::plays(options_.role, part); }

@@ -171,7 +171,7 @@ void WorkerProcess::on_connected() {
 void WorkerProcess::on_park() {
   const std::lock_guard lock(mutex_);
   park_asked_ = true;
-  node_->parked(begun_);
+  node_->send_control(wire::MessageKind::kParked, begun_);
 }
 
 void WorkerProcess::on_finish_at(Iteration last) {
@@ -197,6 +197,13 @@ void WorkerProcess::set_end(const wire::Stop& stop) {
 
 void WorkerProcess::send_progress(std::string json) {
   transport_->loop().post([this, json = std::move(json)] { node_->send_progress(json); });
+}
+
+void WorkerProcess::tell_alike(Iteration iteration, std::optional<wire::Settings> what) {
+  transport_->loop().post([this, iteration, what = std::move(what)] {
+    node_->send_control(what ? wire::MessageKind::kAlike : wire::MessageKind::kLeftOut, iteration,
+                        what ? wire::encode(*what) : std::vector<std::byte>());
+  });
 }
 
 bool WorkerProcess::checkpoint_due(Iteration iteration, bool last) const {

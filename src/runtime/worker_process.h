@@ -55,6 +55,9 @@ class WorkerProcess final : public Part {
   exchange::GradientExchange& exchange() { return *exchange_; }
 
   void send_progress(std::string json);
+  // What all workers must have alike after `iteration`, as (what, how it is here); nothing: this one goes on without the step that
+  // each makes by itself, and tells so before anything of a later iteration (membership/alike_ledger.h).
+  void tell_alike(Iteration iteration, std::optional<wire::Settings> what);
   // Whether a checkpoint is due after `iteration`, which it is always after the job's last one.
   bool checkpoint_due(Iteration iteration, bool last) const;
   // Writes this worker's part of it, what it has besides parameters: `contents` of head.arrays.

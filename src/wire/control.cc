@@ -94,6 +94,18 @@ Stop stop_for(const Status& status) {
   return {kind, status.kind(), status.message(), cause_of(status).code};
 }
 
+std::vector<std::byte> encode(const Settings& settings) {
+  Writer writer;
+  put_settings(writer, settings);
+  return writer.take();
+}
+
+Result<Settings> decode_settings(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  Settings settings = get_settings(reader);
+  return finished(reader, std::move(settings), "settings");
+}
+
 std::vector<std::byte> encode(const Join& join) {
   Writer writer;
   writer.put(join.wanted_rank);

@@ -71,10 +71,12 @@ struct Stop {
 };
 Stop stop_for(const Status& status);
 
+std::vector<std::byte> encode(const Settings& settings);
 std::vector<std::byte> encode(const Join& join);
 std::vector<std::byte> encode(const Welcome& welcome);
 std::vector<std::byte> encode(const Stop& stop);
 // Errors: kCorrupt when bytes are missing, left over, or false.
+Result<Settings> decode_settings(std::span<const std::byte> bytes);
 Result<Join> decode_join(std::span<const std::byte> bytes);
 Result<Welcome> decode_welcome(std::span<const std::byte> bytes);
 Result<Stop> decode_stop(std::span<const std::byte> bytes);

@@ -10,6 +10,7 @@ namespace {
 
 template <typename Decode>
 void check(std::span<const std::byte> bytes, Decode decode) {
+  using paceline::wire::encode;  // of settings too, which are no type of its namespace
   const auto message = decode(bytes);
   if (message.ok() && !std::ranges::equal(encode(*message), bytes)) std::abort();
 }
@@ -22,6 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(bytes, decode_join);
   check(bytes, decode_welcome);
   check(bytes, decode_stop);
+  check(bytes, decode_settings);
   if (const auto join = decode_join(bytes); join.ok() && validate(join->table).ok()) {
     if (join->table.offsets().back() != join->table.elements()) std::abort();
   }

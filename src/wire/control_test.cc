@@ -195,6 +195,7 @@ TEST(Control, WhatIsWrittenIsReadAgainAndNoPartOfIt) {
     expect_exact(make.join(), decode_join);
     expect_exact(make.welcome(), decode_welcome);
     expect_exact(make.stop(), decode_stop);
+    expect_exact(make.welcome().settings, decode_settings);
     if (::testing::Test::HasFailure()) return;
   }
 }

@@ -9,9 +9,9 @@ namespace paceline::wire {
 namespace {
 
 // By channel.
-constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kWorkerDone, MessageKind::kStateAsked,
-                                                               MessageKind::kState,      MessageKind::kVerdict,
-                                                               MessageKind::kBarrier,    MessageKind::kCollectiveFailed};
+constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kAlike,   MessageKind::kStateAsked,
+                                                               MessageKind::kState,   MessageKind::kVerdict,
+                                                               MessageKind::kBarrier, MessageKind::kCollectiveFailed};
 
 }  // namespace
 

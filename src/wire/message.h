@@ -51,6 +51,8 @@ enum class MessageKind : std::uint8_t {
   kClockTell,   // the answer to question `unit`; payload in wire/timeline.h
   kTimeline,    // member -> coordinator: what one of its threads has recorded; payload in wire/timeline.h
   kWorkerDone,  // coordinator -> member: worker `unit` computes nothing after `iteration`; no payload
+  kLeftOut,     // worker -> coordinator: it has gone on from `iteration` without a step; no payload
+  kAlike,       // worker -> coordinator: what all must have alike after `iteration`; payload as settings, in wire/control.h
 
   // worker 0 -> server: the unit's initial value; behind it, or not, the optimizer's state (exchange/optimizer_state.h)
   kInitial = detail::kind_of(Channel::kGradients, 0),

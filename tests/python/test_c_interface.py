@@ -43,7 +43,7 @@ def meeting():
 
 
 @pytest.mark.parametrize("compiler", [("gcc", "-xc", "-std=c11"), ("g++", "-xc++", "-std=c++11")])
-@pytest.mark.parametrize("header", ["paceline.h", "error.h", "communicator.h", "optimizer_state.h"])
+@pytest.mark.parametrize("header", ["paceline.h", "error.h", "alike.h", "communicator.h", "optimizer_state.h"])
 def test_each_header_stands_alone_in_c11_and_in_cpp(installed, compiler, header):
     run(*compiler, "-pedantic", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{installed / 'include'}", "-", input=f"#include <paceline/{header}>\n")
 
@@ -76,6 +76,6 @@ def test_the_library_exports_the_golden_list_and_nothing_else(installed):
 
 def test_every_exported_function_is_declared_in_the_headers_and_the_other_way_round(installed):
     declared = set()
-    for header in ("paceline.h", "error.h", "communicator.h", "optimizer_state.h"):
+    for header in ("paceline.h", "error.h", "alike.h", "communicator.h", "optimizer_state.h"):
         declared |= set(re.findall(r"\b(paceline_\w+)\(", re.sub(r"/\*.*?\*/", "", (installed / "include/paceline" / header).read_text(), flags=re.S)))
     assert declared == set((SOURCE / "src/library/symbols.txt").read_text().split())

@@ -8,7 +8,7 @@ from binding import ROOT, python
 
 from paceline import _interface, _library
 
-HEADERS = "\n".join(re.sub(r"/\*.*?\*/", "", (ROOT / "include/paceline" / name).read_text(), flags=re.S) for name in ("error.h", "paceline.h", "communicator.h", "optimizer_state.h"))
+HEADERS = "\n".join(re.sub(r"/\*.*?\*/", "", (ROOT / "include/paceline" / name).read_text(), flags=re.S) for name in ("error.h", "paceline.h", "alike.h", "communicator.h", "optimizer_state.h"))
 SIMPLE = {"size_t": ctypes.c_size_t, "int32_t": ctypes.c_int32, "uint32_t": ctypes.c_uint32, "uint8_t": ctypes.c_uint8, "int64_t": ctypes.c_int64, "double": ctypes.c_double, "float": ctypes.c_float}
 OPAQUE = {"paceline_job", "paceline_node", "paceline_communicator", "paceline_request", "paceline_text", "void"}
 

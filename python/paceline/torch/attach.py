@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 from paceline import _joining
 from paceline._errors import PacelineError
 from paceline._node import Join, Place, texts
-from paceline.torch import agreement, lifetime, separable, server_rules, server_state, servers
-from paceline.torch.buffers import Buffers
+from paceline.torch import agreement, alike, lifetime, separable, server_rules, server_state, servers
+from paceline.torch.buffers import Buffers, statistic_of
 from paceline.torch.exchange import Exchange
 from paceline.torch.front import Front
 from paceline.torch.gates import Gates, attached_to
@@ -39,13 +39,14 @@ def attach(
     sync: str = "bsp",
     staleness: int | None = None,
     clip_norm: float | None = None,
-    buffers: str = "local",
+    buffers: str | None = None,
     apply: str = "at-gates",
     average: str = "mean",
     accumulate: int = 1,
     expect: str = "once",
     may_thaw: bool = False,
     check: bool = False,
+    compare: bool = True,
     settings: Mapping[str, str | float] | None = None,
     job_key_file: str = "",
     security: str = "auto",
@@ -62,7 +63,7 @@ def attach(
     Adagrad: parameters come back, and nobody but the servers knows a mean. sync: of "server", how far ranks may be apart: "bsp", "asp", "ssp" (by
     `staleness` iterations), "elastic-bsp".
     clip_norm: gradients are scaled down to at most this norm, as torch.nn.utils.clip_grad_norm_ does, known while means still travel.
-    buffers: "local", each rank keeps its own; "broadcast", rank 0's before every forward pass; "mean", means of those that are float32.
+    buffers: "local" (None too, with a hint where the model keeps running statistics), each rank keeps its own; "broadcast", rank 0's before every forward pass; "mean", means of those that are float32.
     What the script writes to one after step() stays.
     apply: "at-gates", or "at-step": step() waits for all means and steps as a whole, as other tools do.
     average: "mean" of the ranks, or weighted by "samples" (job.samples(n) before each backward()).
@@ -71,6 +72,9 @@ def attach(
     may_thaw: parameters that are frozen and in no optimizer keep a place in the exchange, so that they may learn later.
     check: a read of a parameter by a reference that is older than attach, while its update is due, is an error that names both, instead of
     a reason to apply the update (also PACELINE_CHECK=1): it finds what keeps updates from being hidden.
+    compare: the job ends with an error that names two ranks and what differs when settings of the optimizer or parameters do, looked at after the first step, after
+    every hundredth one from there, and at the end (with update="server" servers compare the rates of every iteration). False: ranks may have parameters of their
+    own, or processors that compute other last bits.
     settings: options of the job, as `paceline options` names them, e.g. {"schedule": "p3", "slice": 50000}; a flag is True or False.
     job_key_file: of the job's key, the same for all ranks ("": what PACELINE_JOB_KEY_FILE names), or a certificate of this rank's own; every
     connection is TLS then. Without a key only the loopback is allowed, unless security="none" (docs/security.md).
@@ -81,6 +85,7 @@ def attach(
     """
     separable.refuse(optimizer)
     separable.complete(optimizer)
+    chosen, buffers = buffers, buffers or "local"
     expected = expected_finishes(accumulate, expect)
     refuse_choice("apply", apply, ("at-gates", "at-step"))
     refuse_choice("average", average, ("mean", "samples"))
@@ -106,10 +111,13 @@ def attach(
     states, kept = server_state.given(table, optimizer) if on_servers else ({}, [])
     exchange = Exchange(table, average == "samples", frozen, servers.groups_of(table, optimizer) if on_servers else None)
     held = Buffers(model, buffers, exchange)
-    choices = [("update", update), ("clip_norm", clip_norm), ("apply", apply), ("accumulate", accumulate), ("expect", expect), ("optimizer", type(optimizer).__name__)]
-    lines = agreement.lines_of(table, choices)
-    ours = agreement.digest(lines)
-    row = exchange.add("paceline.agreement", ours, frozen=True)
+    choices = dict(update=update, clip_norm=clip_norm, apply=apply, accumulate=accumulate, expect=expect, compare=compare, optimizer=type(optimizer).__name__)
+    texts_of_all = [*((f"attach({name}=...)", repr(value)) for name, value in choices.items()), *alike.places_of(optimizer, table)]
+    if sync == "bsp":
+        texts_of_all += alike.settings_of(optimizer.param_groups)
+    lines = agreement.of_parameters(table, [] if on_servers else [alike.state_of(optimizer, entry) for entry in table.entries])
+    ours, written = agreement.digest(lines), agreement.written(texts_of_all)
+    row, texts_row = exchange.add("paceline.agreement", ours, frozen=True), exchange.add("paceline.settings", written, frozen=True)
 
     specs, initial = exchange.specs()
     given = texts(settings or {})
@@ -122,6 +130,7 @@ def attach(
     except PacelineError as error:
         raise explained(error, given, table) from None
     try:
+        agreement.compare_texts(written, exchange.joined_value(node, texts_row), node.rank)
         agreement.compare(lines, ours, exchange.joined_value(node, row), node.rank)
     except PacelineError as error:
         node.fail(error.message)
@@ -130,11 +139,18 @@ def attach(
     exchange.on_joined(node)
     held.on_joined()
 
-    front = servers.ServerFront(table, exchange, stepper, held, expected, None) if on_servers else Front(table, exchange, stepper, held, expected, clip_norm)
+    told = alike.Alike(table, exchange, stepper) if compare and node.workers > 1 else None
+    front = servers.ServerFront(table, exchange, stepper, held, expected, None) if on_servers else Front(table, exchange, stepper, held, expected, clip_norm, told)
     swap(optimizer, front)
     gates = Gates(front, model, refuse=check or os.environ.get("PACELINE_CHECK") == "1")
     job = Job(front, gates, node, stands)
     say_once(job, table)
+    if chosen is None and not on_servers and job.rank == 0 and job.workers > 1 and (name := statistic_of(model)):
+        warnings.warn(
+            f"{name} is a running statistic, of each rank's own mini-batches: ranks evaluate differently. attach(..., buffers='broadcast') makes rank 0's everybody's, "
+            f"as DistributedDataParallel does; buffers='local' says that they are to differ",
+            stacklevel=2,
+        )
     return job
 
 

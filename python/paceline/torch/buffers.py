@@ -128,3 +128,11 @@ def refuse(name: str, buffer: Tensor, way: str) -> None:
         raise PacelineError(f"buffer {name} is on {buffer.device}; legal are {' and '.join(table.DEVICES)}", subject=name)
     if way == "mean" and buffer.dtype == torch.float32 and not memory.is_plain(buffer):
         raise PacelineError(f"buffer {name} is {memory.described(buffer)}, and means are of dense ones; hold a dense one, or attach(..., buffers='local') or 'broadcast'", subject=name)
+
+
+def statistic_of(model: nn.Module) -> str:
+    """The name of a buffer that a forward pass of training changes, as batch norms have; "" if there is none."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.running_mean is not None:
+            return f"buffer {name}.running_mean" if name else "buffer running_mean"
+    return ""

@@ -16,6 +16,7 @@ from torch import Tensor
 from paceline._errors import PacelineError
 from paceline.torch import looks, refusals
 from paceline.torch.account import Account
+from paceline.torch.alike import Alike
 from paceline.torch.buffers import Buffers
 from paceline.torch.clipping import Clip, norm_of
 from paceline.torch.exchange import Exchange
@@ -31,7 +32,9 @@ from paceline.torch.waiting import WaitingGrad, in_backward
 class Front:
     shows_means = True  # to the script, as gradients
 
-    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, buffers: Buffers, expected: int, clip_norm: float | None) -> None:
+    def __init__(
+        self, table: Table, exchange: Exchange, stepper: Stepper, buffers: Buffers, expected: int, clip_norm: float | None, alike: Alike | None = None
+    ) -> None:
         self.table = table
         self.exchange = exchange
         self.stepper = stepper
@@ -41,7 +44,7 @@ class Front:
         self.lock = Lock()
         self.ledger = Ledger([entry.layer for entry in table.entries], exchange.node.first_iteration, expected)
         self.order = Order(len(table.layers))
-        self.updates = Updates(table, exchange, stepper, self.ledger, self.account, self.order.after)
+        self.updates = Updates(table, exchange, stepper, self.ledger, self.account, self.order.after, alike)
         self.inert, self.paused = False, False  # closed, or a child of fork; within no_sync()
         self.on_due: list[Callable[[], None]] = []  # a step was asked for
         self.on_iteration: list[Callable[[], None]] = []  # one has ended at this rank, with a step or without
@@ -228,6 +231,7 @@ class Front:
         """Ends an iteration without a step: gradients that somebody may still look at become what they would be, the mean."""
         with self.account.timed(why):
             self.conclude()
+            self.exchange.node.tell_left_out(self.ledger.iteration)
             self.exchange.wait_all(self.ledger.iteration)
         for index in list(self._waiting):
             self._drop_gradient(self._waiting.pop(index))

@@ -5,6 +5,8 @@
 
 Buckets leave in the order in which DDP finishes them, which is the order in which it waits for them before the step: then what is copied back
 of one hides behind the transfer of the next. For gradients in the order in which the next forward pass needs them there is `attach`.
+
+Ranks whose parameters differ are told so: in the first iteration and every hundredth from there a digest of each parameter goes with its bucket.
 """
 # No postponed annotations: DDP compares those of a hook with the types themselves.
 
@@ -16,7 +18,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket, PrefixStore
 
 from paceline._errors import PacelineError
-from paceline.torch import process_group
+from paceline.torch import memory, process_group
+from paceline.torch.alike import EVERY
 from paceline.torch.collectives import Collectives
 from paceline.torch.dropping import Dropping
 from paceline.torch.hosted import Hosted
@@ -61,6 +64,7 @@ class HookState:
         self._collectives = Hosted(Collectives(self.communicator, narrow, rank_order))
         self._dropping = Dropping(share, (0.9 if momentum is None else momentum) if kind == "dgc" else 0.0, warm_up) if kind in ("dropping", "dgc") else None
         self._wire = wire
+        self._iteration = 1
         self._completer = Completer()
 
     def close(self) -> None:
@@ -72,9 +76,31 @@ class HookState:
     def mean_of(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         gradients = bucket.buffer()
         begun = self._collectives.allreduce(gradients, dist.ReduceOp.AVG) if self._dropping is None else self._few(self._dropping, bucket)
+        if self._iteration % EVERY == 1:
+            begun = self._compared(begun, bucket)
+        if bucket.is_last():
+            self._iteration += 1
         future: torch.futures.Future[list[Tensor]] = torch.futures.Future()
         self._completer.add(begun, future, [gradients])
         return future.then(lambda done: done.value()[0])  # which raises what went wrong: DDP itself would take it for a tensor
+
+    def _compared(self, begun: InFlight, bucket: GradBucket) -> InFlight:
+        """It fails where another rank's parameters differ."""
+        iteration, parameters, ranks = self._iteration, bucket.parameters(), self._collectives.ranks
+        mine = torch.stack([memory.sum_of_words(parameter) for parameter in parameters]).view(torch.int32)
+        everybodys = torch.empty(ranks, mine.numel(), dtype=torch.int32, device=mine.device)
+
+        def compare() -> None:
+            rows = everybodys.cpu().view(torch.int64)
+            for rank, number in (rows != rows[0]).nonzero()[:1].tolist():
+                shape = list(parameters[number].shape)
+                raise PacelineError(
+                    f"ranks 0 and {rank} train apart: before the step of iteration {iteration} parameter {number} of a bucket of {len(parameters)}, of shape {shape}, "
+                    f"differs between them. Every rank must make the same steps, with the same settings, from the same state",
+                    code="parted",
+                )
+
+        return begun.then(self._collectives.allgather_flat(everybodys, mine), compare)
 
     def _few(self, dropping: Dropping, bucket: GradBucket) -> InFlight:
         gradients = bucket.buffer()

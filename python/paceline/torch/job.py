@@ -166,6 +166,7 @@ class Job:
                 if self._front.ledger.told:  # without a step: an iteration that has begun for the others has to end, or they are told that ranks differ
                     self._front.drop("close")
                     self._front.buffers.adopt(self.workers)
+                self._front.updates.on_end(self._gates.window.is_open)
             self._front.account.ended()
             self._node.finish(math.inf)  # the others may be behind; the job's own limits end a wait for one that is gone
         except PacelineError as error:

@@ -141,8 +141,23 @@ SUMMED = 1 << 16  # numbers that are all added; of more every 61st
 
 def sum_of_bits(tensor: Tensor) -> int:
     """Another one when others stand there, unless few numbers of many differ, they stand in another order, or by design."""
-    bits = flat(tensor).view(torch.int32 if tensor.element_size() % 4 == 0 else torch.uint8)
-    return int((bits if bits.numel() <= SUMMED else bits[::61]).sum())
+    return int(sample_of_bits(tensor))
+
+
+def sample_of_bits(tensor: Tensor) -> Tensor:
+    bits = flat(tensor.detach()).view(torch.int32 if tensor.element_size() % 4 == 0 else torch.uint8)
+    return (bits if bits.numel() <= SUMMED else bits[::61]).sum()
+
+
+def sum_of_words(tensor: Tensor) -> Tensor:
+    """Of all bytes of a strided tensor, as an int64 on its device: one read of its memory. Hardly ever the same when other numbers stand there."""
+    raw = flat(tensor.detach())
+    size = raw.element_size()
+    if raw.storage_offset() * size % 8 != 0:
+        raw = raw.clone()
+    words = raw.numel() - raw.numel() % max(1, 8 // size)
+    total = raw[:words].view(torch.int64).sum()
+    return total if words == raw.numel() else total + raw[words:].view(torch.uint8).sum()
 
 
 def mark_of(tensor: Tensor) -> tuple[int, int]:

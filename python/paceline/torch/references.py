@@ -24,6 +24,8 @@ from paceline.torch.table import Entry, span
 from paceline.torch.waiting import ABOUT
 
 GET_GRAD = getattr(Tensor, "grad").__get__
+# After which somebody may write to a parameter without its version counting that.
+GIVES_MEMORY = {getattr(Tensor, "data").__get__, getattr(Tensor, "data").__set__}
 # What may be done to a parameter without reading its numbers.
 BESIDE = ABOUT | {
     GET_GRAD, getattr(Tensor, "grad").__set__, getattr(Tensor, "grad").__delete__, getattr(Tensor, "requires_grad").__set__, Tensor.requires_grad_,
@@ -57,6 +59,10 @@ class References(TorchFunctionMode):
                 window.look(func, args)
                 if kwargs:
                     window.look(func, tuple(kwargs.values()))
+        if func in GIVES_MEMORY:
+            for window in self.watched:
+                if window.looks:
+                    window.front.updates.on_touched(args[0])
         return func(*args, **(kwargs or {}))
 
     def _backward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -125,6 +131,10 @@ class Window:
         self.refuse = refuse
         self.memory = Memory(front.table.entries)
         self._mode: References | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._mode is not None
 
     @property
     def looks(self) -> bool:

@@ -55,6 +55,11 @@ class Stepper:
         scale = getattr(self.optimizer, "grad_scale", None)
         return 1.0 if scale is None else float(scale)
 
+    @property
+    def settings(self) -> Groups:
+        """Of each group, with which the step is made that is going on: a copy of its own, which stays as it is."""
+        return self._frozen
+
     def freeze(self) -> None:
         """From here until finish(), parts are stepped with the hyperparameters of this moment."""
         self.decide()

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from paceline.torch import refusals
 from paceline.torch.account import Account
+from paceline.torch.alike import Alike
 from paceline.torch.clipping import Clip
 from paceline.torch.exchange import Exchange
 from paceline.torch.ledger import Ledger
@@ -60,8 +61,10 @@ def is_clipped(pending: Pending, given: Grad) -> bool:
 
 
 class Updates:
-    def __init__(self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, account: Account, after: Callable[[int], Iterable[int]]) -> None:
-        """`after`: the layers that are needed after one, in that order."""
+    def __init__(
+        self, table: Table, exchange: Exchange, stepper: Stepper, ledger: Ledger, account: Account, after: Callable[[int], Iterable[int]], alike: Alike | None = None
+    ) -> None:
+        """`after`: the layers that are needed after one, in that order. `alike`: tells what other ranks must have alike."""
         self.table = table
         self.exchange = exchange
         self.stepper = stepper
@@ -70,12 +73,23 @@ class Updates:
         self.pending: Pending | None = None
         self.on_applied: list[Callable[[], None]] = []  # all layers have their update
         self.after = after
+        self.alike = alike
         self._free: dict[int, WaitingGrad] = {}  # by parameter: those that nobody can look at any more
         self._applying = False
         self._ended_by = ""  # rank and exception that broke an update off
 
     def on_finished(self) -> None:
         """The job is over for everybody."""
+
+    def on_touched(self, parameter: object) -> None:
+        """Its memory is given away: somebody may write there unnoticed."""
+        if self.alike is not None:
+            self.alike.on_touched(parameter)
+
+    def on_end(self, watched: bool) -> None:
+        """This rank makes no more steps, and has applied all. `watched`: writes by `.data` were seen."""
+        if self.alike is not None:
+            self.alike.on_end(self.ledger.iteration - 1, watched)
 
     def on_failed(self) -> None:
         """The job is over, and what it has not brought does not come."""
@@ -99,6 +113,8 @@ class Updates:
     def begin(self, pending: Pending) -> None:
         self.pending = pending
         self.stepper.freeze()
+        if self.alike is not None:
+            self.alike.on_step()
         self.ledger.step()
 
     def apply(self, layers: Iterable[int], reason: str) -> None:
@@ -161,6 +177,8 @@ class Updates:
             raise
         finally:
             self._applying = False
+        if self.alike is not None and self.stepper.stepping is Stepping.SPLIT:
+            self.alike.on_stepped(entries)
         self._opened(layers)
 
     def _opened(self, layers: list[int]) -> None:
@@ -170,6 +188,10 @@ class Updates:
             self.stepper.finish()
             for tell in self.on_applied:
                 tell()
+            if self.alike is not None:
+                if self.stepper.stepping is not Stepping.SPLIT:  # hooks after the step may have written
+                    self.alike.on_stepped(self.table.entries)
+                self.alike.on_all_stepped(self.ledger.iteration - 1)
 
     def _left_alone(self, pending: Pending, entry: Entry) -> bool:
         """Whether no rank has used it: then the optimizer sees no gradient, as in one process."""

@@ -11,6 +11,7 @@ import math
 import random
 import threading
 
+from alike_twin import Alike
 from paceline._errors import PacelineError
 from paceline._node import Verdict
 
@@ -32,6 +33,7 @@ class World:
         self.verdicts = {}
         self.orders = []
         self.finished = set()
+        self.alike = Alike(self)
         self.waits = 0  # that did not find what they asked for
 
     def join_as(self, rank):
@@ -141,11 +143,22 @@ class StandIn:
             for tensor, spec in enumerate(self.tensors):
                 assert spec.frozen or self.rank in self.world.pushed.get((iteration, tensor), {}), f"{spec.name} was neither sent nor unused"
             self.world.done.setdefault(iteration, set()).add(self.rank)
+            self.world.alike.on_passed(self.rank, iteration - 1)
             self.iteration += 1
             self.world.forget(iteration - 2)
             self.landed = {key for key in self.landed if key[0] >= iteration - 2}
             self.deliver(self.random.random() * 0.3)
             self.world.condition.notify_all()
+
+    def tell_left_out(self, iteration):
+        assert iteration == self.iteration - 1 == len(self.steps) - 1
+        with self.world.condition:
+            self.world.alike.on_left_out(self.rank, iteration)
+
+    def tell_alike(self, iteration, what):
+        assert iteration == self.iteration - 1
+        with self.world.condition:
+            self.world.alike.on_told(self.rank, iteration, what)
 
     def deliver(self, share, must=()):
         """Lets some means that are complete land here; `must` last of all."""
@@ -235,6 +248,7 @@ class StandIn:
             self.refuse_failed()
             begun = [self.tensors[t].name for (iteration, t), ranks in self.world.pushed.items() if iteration == self.iteration and self.rank in ranks]
             assert not begun, f"{begun} of iteration {self.iteration} were sent, and it has not ended"
+            self.world.alike.on_passed(self.rank, self.iteration - 1)
             self.world.finished.add(self.rank)
             self.world.condition.notify_all()
 
@@ -277,4 +291,6 @@ def run(workers, body, seed=0, kind=World):
         thread.join()
     if errors:
         raise errors[0]
+    if world.failure and world.failure.code == "parted":  # the last to end hears of it, and all who have not ended
+        raise world.failure
     return results

@@ -292,8 +292,8 @@ def test_frozen_parameters_stay_and_those_that_nobody_uses_are_not_decayed():
 def test_a_rank_whose_scheduler_goes_another_way_is_named():
     def body(rank, join):
         model = nets.mlp()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1 + 0.1 * rank)
-        pt.attach(model, optimizer, update="server", join=join)
+        pt.attach(model, optimizer := torch.optim.SGD(model.parameters(), lr=0.1), update="server", join=join)
+        optimizer.param_groups[0]["lr"] += 0.1 * rank
         nets.backward(model, 0, rank)
 
     with pytest.raises(PacelineError, match="has the learning rate 0.[12] in iteration 0, worker"):
