@@ -119,10 +119,6 @@ def trains(at=lambda iteration, rank, model, optimizer: None, steps=5, last=lamb
     return script
 
 
-def set_rate(optimizer, rate):
-    optimizer.param_groups[0]["lr"] = rate
-
-
 def grow(parameter, by_data=False):
     with torch.no_grad():
         (parameter.data if by_data else parameter).mul_(2)
@@ -133,7 +129,7 @@ def best(model):
 
 
 ALONE = {
-    "another rate": (lambda iteration, rank, model, optimizer: rank == 1 and iteration == 2 and set_rate(optimizer, 0.05), r"lr of the optimizer's group 0 is 0.\d+ on rank \d and 0.\d+ on rank \d"),
+    "another rate": (lambda iteration, rank, model, optimizer: rank == 1 and iteration == 2 and optimizer.param_groups[0].update(lr=0.05), r"lr of the optimizer's group 0 is 0.\d+ on rank \d and 0.\d+ on rank \d"),
     "another momentum": (lambda iteration, rank, model, optimizer: rank == 1 and iteration == 1 and optimizer.param_groups[0].update(momentum=0.5), "momentum of the optimizer's group 0 is"),
     "a parameter": (lambda iteration, rank, model, optimizer: rank == 1 and iteration == 1 and grow(model[2].weight), "parameter 2.weight is"),
     "by data": (lambda iteration, rank, model, optimizer: rank == 1 and iteration == 1 and grow(model[4].bias, by_data=True), "parameter 4.bias is"),
@@ -156,7 +152,7 @@ def test_it_is_looked_at_after_the_first_step_and_every_hundredth_from_there(app
     def at(iteration, rank, model, optimizer):
         seen.append(iteration)
         if rank == 1 and iteration == 20:
-            set_rate(optimizer, 0.05)
+            optimizer.param_groups[0].update(lr=0.05)
 
     with pytest.raises(PacelineError, match="after iteration 100 lr of the optimizer's group 0"):
         attached(2, nets.mlp(), sgd, trains(at, steps=1000), apply=apply)
@@ -182,7 +178,7 @@ OWN_AFFAIR = {
     "weights of its own, put back": trains(lambda iteration, rank, model, optimizer: rank == 0 and swapped_and_back(model)),
     "the best weights at the end": trains(last=lambda rank, model, optimizer: rank == 0 and best(model)),
     "the same by data": trains(last=lambda rank, model, optimizer: rank == 0 and grow(model[0].weight, by_data=True)),
-    "a rate that no step is made with": trains(last=lambda rank, model, optimizer: set_rate(optimizer, rank)),
+    "a rate that no step is made with": trains(last=lambda rank, model, optimizer: optimizer.param_groups[0].update(lr=rank)),
     "layers read in its own order": trains(lambda iteration, rank, model, optimizer: clamp(model, [0, 2, 4] if rank else [4])),
 }
 
