@@ -65,6 +65,7 @@ DIFFERENCES = (
     "two steps", "a mini-batch more", "another rate", "another setting", "parameters", "parameters by data", "a state dict", "state of the optimizer", "an early end", "clips",
     "scales gradients", "takes a gradient away", "freezes", "begins with another rate", "begins with another setting", "begins with state", "closes early", "raises",
 )  # fmt: skip
+OVERFLOW = 2  # iteration of a loss scaler's loop whose step all ranks leave out
 AFTER_A_STEP = ("parameters", "parameters by data", "a state dict", "state of the optimizer", "freezes")
 INNOCENT = ("evaluates", "reads state dicts", "reads parameters", "looks at gradients", "synchronizes", "copies the model", "nothing", "nothing", "swaps and puts back")
 
@@ -100,7 +101,8 @@ class Script:
         self.at = draw.randrange(self.steps)
         self.difference = draw.choice(DIFFERENCES)
         if self.difference in AFTER_A_STEP:
-            self.at = draw.randrange(self.steps - 1)  # what follows the last step is a rank's own affair
+            made = [step for step in range(self.steps) if not (self.scaler and step == OVERFLOW)]
+            self.at = draw.choice(made[:-1])  # what follows the last step is a rank's own affair
         self.innocent = draw.choice(INNOCENT)
         self.innocent_rank = draw.randrange(self.workers)
         self.which = draw.randrange(4)
@@ -184,7 +186,7 @@ class Loop:
                 raise RuntimeError("no such picture (made up)")
             with contextlib.nullcontext() if last else self.job.no_sync():
                 loss = F.cross_entropy(self.model(x, last and self.is_odd("catches an exception of backward", step)), y) / self.script.accumulate
-                if self.scaler and step == 2:
+                if self.scaler and step == OVERFLOW:
                     loss = loss * float("inf")  # of all ranks: they leave the step out together
                 (self.scaler.scale(loss) if self.scaler else loss).backward()
 
