@@ -234,12 +234,7 @@ class Loop:
         if self.is_odd("freezes", step):
             parameter.requires_grad_(False)
         if self.wanted == self.script.innocent_rank:
-            getattr(self, self.script.innocent.replace(" ", "_"))()
-
-    def nothing(self):
-        pass
-
-    looks_at_gradients = nothing
+            getattr(self, self.script.innocent.replace(" ", "_"), lambda: None)()
 
     def evaluates(self):
         self.model.eval()
