@@ -197,3 +197,36 @@ def test_a_gradient_that_is_not_finite_is_sent_and_leaves_nothing_behind(element
     without.next_iteration()
     for step in range(4, 8):
         assert sent(dropping, gradient(step)) == sent(without, gradient(step))
+
+
+PARTED = """
+import sys, torch, torch.distributed as dist, paceline.torch as pt
+dist.init_process_group("gloo")
+rank, changed = dist.get_rank(), int(sys.argv[2])
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 3))
+model.register_comm_hook(pt.HookState(), pt.ddp_hook)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+said = ""
+for step in range(103):
+    if step == changed and rank == 1:
+        with torch.no_grad():
+            model.module.bias.add_(1)
+    try:
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+    except RuntimeError as error:
+        said = f"{step} {error}"
+        break
+with open(f"{sys.argv[1]}/{rank}", "w") as file:
+    file.write(said)
+"""
+
+
+@pytest.mark.parametrize("changed, found", ((0, 0), (7, 100), (1000, None)))
+def test_parameters_that_differ_are_an_error_on_all_ranks(tmp_path, changed, found):
+    passes(tmp_path, PARTED, tmp_path, changed)
+    for rank in range(2):
+        said = (tmp_path / str(rank)).read_text()
+        assert said == "" if found is None else said.startswith(f"{found} ") and f"ranks 0 and 1 train apart: before the step of iteration {found + 1} parameter" in said, said
