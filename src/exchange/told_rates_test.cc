@@ -18,11 +18,7 @@ paramserver::testing::Setting told(sync::SyncKind sync = sync::SyncKind::kBsp) {
 }
 
 Status tell(paramserver::testing::Bench& bench, std::int32_t worker, Iteration iteration, const Rates& rates) {
-  const auto bytes = std::as_bytes(std::span(rates));
-  const auto place = bench.core->place_for_rates(Rank{worker}, iteration, bytes.size());
-  if (!place.ok()) return place.status();
-  std::ranges::copy(bytes, place->begin());
-  return bench.core->on_rates(Rank{worker}, iteration);
+  return bench.receive(worker, wire::Rates{iteration}, std::as_bytes(std::span(rates)));
 }
 
 TEST(ToldRates, AnIterationIsAppliedWithTheRatesThatAllWorkersTold) {

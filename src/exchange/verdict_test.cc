@@ -110,12 +110,12 @@ TEST(Server, SendsMeansAtOnceAndItsVerdictWithTheLastOne) {
   EXPECT_EQ(bench.value(1), (std::vector<float>{3, 4, 3}));
   EXPECT_EQ(bench.trace(), (paramserver::testing::Lines{"0<-1@1", "1<-1@1"}));
   bench.deliver();
-  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions).ok());
-  ASSERT_TRUE(bench.core->on_push(Rank{1}, 0, 1, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.on(0, wire::Push{0, 1, 1}).ok());
+  ASSERT_TRUE(bench.on(1, wire::Push{0, 1, 1}).ok());
   EXPECT_EQ(bench.trace(), (paramserver::testing::Lines{"complete@1", "0<-verdict@1", "1<-verdict@1", "0<-0@1", "1<-0@1"}));
   const auto told = [&] {
     VerdictPart part(2);
-    part.read(bench.actions[1].payload);
+    part.read(bench.left[0].sent.payload);
     Verdict verdict;
     part.tell(verdict);
     return verdict;
@@ -125,8 +125,8 @@ TEST(Server, SendsMeansAtOnceAndItsVerdictWithTheLastOne) {
   EXPECT_TRUE(told().unused_by_all(0));
   EXPECT_FALSE(told().unused_by_all(1));
   EXPECT_EQ(bench.value(0), (std::vector<float>{0, 0})) << "what nobody used is left alone";
-  const std::vector<paramserver::ServerAction> on_the_way = bench.actions;
-  bench.actions.clear();
+  const std::vector<paramserver::Leaving> on_the_way = bench.left;
+  bench.forget();
 
   // The next iteration is judged by itself, while the verdict before is still on its way.
   const float nan = std::numeric_limits<float>::quiet_NaN(), most = std::numeric_limits<float>::max();
@@ -136,7 +136,7 @@ TEST(Server, SendsMeansAtOnceAndItsVerdictWithTheLastOne) {
   ASSERT_TRUE(bench.push(0, 0, 2, {1, 1}).ok());
   ASSERT_TRUE(bench.push(1, 0, 2, {1, nan}).ok());
   VerdictPart earlier(2);
-  earlier.read(on_the_way[1].payload);
+  earlier.read(on_the_way[0].sent.payload);
   Verdict verdict;
   earlier.tell(verdict);
   EXPECT_EQ(verdict.square_sum, 34);

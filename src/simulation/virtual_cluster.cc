@@ -5,19 +5,25 @@
 
 #include "base/check.h"
 #include "tensor/exact_square_sum.h"
-#include "wire/message.h"
 
 namespace paceline::simulation {
 namespace {
 
-using Is = Parcel::Is;
-
 // Here nobody makes a mistake that a ledger could refuse.
 void expect(const Status& status) { PACELINE_CHECK(status.ok(), "{}", status.message()); }
 
-bool comes_from_worker(Is is) { return is == Is::kPush || is == Is::kPull || is == Is::kDone; }
-bool goes_to_worker(Is is) { return is == Is::kValue || is == Is::kNotify || is == Is::kMiniBatch; }
-bool is_of_units(Is is) { return is == Is::kPush || is == Is::kPull || is == Is::kValue || is == Is::kNotify; }
+bool comes_from_worker(wire::Channel channel) { return channel == wire::Channel::kGradients; }
+bool goes_to_worker(wire::Channel channel) { return channel == wire::Channel::kValues || channel == wire::Channel::kPace; }
+
+struct Pushed {
+  std::uint32_t unit = 0, last = 0;
+  Iteration iteration = 0;
+};
+std::optional<Pushed> pushed_by(const wire::Message& message) {
+  if (const auto* push = std::get_if<wire::Push>(&message)) return Pushed{push->unit, push->unit, push->iteration};
+  if (const auto* pushes = std::get_if<wire::Pushes>(&message)) return Pushed{pushes->unit, pushes->last, pushes->iteration};
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -45,14 +51,16 @@ VirtualCluster::VirtualCluster(std::shared_ptr<const job::Plan> plan, const Job&
 
 // Everybody has them when the first iteration begins, and the first mini-batch.
 void VirtualCluster::give_initial_values() {
-  const Iteration label = plan_->options().first - 1;
+  const Iteration before = plan_->options().first - 1;
   for (Server& server : servers_) {
     for (const std::uint32_t unit : server.ledger.books().units()) {
       const auto bytes = static_cast<std::uint64_t>(plan_->units().units[unit].elements) * sizeof(float);
-      expect(server.ledger.on_initial_begin(Rank{0}, unit, label, bytes));
-      expect(server.ledger.on_initial(Rank{0}, unit, label, now(), effects_));
+      const wire::Initial initial{unit, before};
+      expect(server.ledger.on_begin(Rank{0}, initial, bytes));
+      expect(server.ledger.on(Rank{0}, initial, now(), effects_));
       for (const paramserver::ServerEffect& effect : effects_) {
-        if (effect.kind == paramserver::ServerEffect::Kind::kMiniBatch) worker(effect.to).handed_out.push_back(effect.iteration);
+        const auto& [to, kept, message] = std::get<paramserver::Send>(effect);
+        if (const auto* handed_out = std::get_if<wire::MiniBatch>(&message)) worker(to).handed_out.push_back(handed_out->number);
       }
       effects_.clear();
     }
@@ -63,9 +71,9 @@ void VirtualCluster::give_initial_values() {
         worker.core.on_initial_received(unit.id);
         continue;
       }
-      expect(
-          worker.core.on_value_begin(unit.server, {unit.id, unit.id, label}, plan_->value_bytes(unit.id, label), now()).status());
-      expect(worker.core.on_value(unit.server, {unit.id, unit.id, label}, 0, now(), actions_));
+      const wire::Value value{.unit = unit.id, .iteration = before};
+      expect(worker.core.on_begin(unit.server, value, plan_->value_bytes(unit.id, before), now()).status());
+      expect(worker.core.on(unit.server, value, now(), sends_));
     }
   }
 }
@@ -153,24 +161,24 @@ std::uint32_t VirtualCluster::node_of_server(Rank rank) const {
 }
 
 void VirtualCluster::send(const Parcel& parcel) {
-  const auto from = comes_from_worker(parcel.is) ? static_cast<std::uint32_t>(parcel.from.value) : node_of_server(parcel.from);
-  const auto to = goes_to_worker(parcel.is) ? static_cast<std::uint32_t>(parcel.to.value) : node_of_server(parcel.to);
-  const bool is_reply = parcel.is == Is::kValue || parcel.is == Is::kNotify;
-  network_.send(parcel, from, to, is_of_units(parcel.is) ? plan_->units().units[parcel.unit].layer : wire::kControlLayer,
-                is_reply ? scheduling::Flow::kReply : scheduling::Flow::kPush);
+  const wire::Channel channel = channel_of(parcel.message);
+  const auto from = comes_from_worker(channel) ? static_cast<std::uint32_t>(parcel.from.value) : node_of_server(parcel.from);
+  const auto to = goes_to_worker(channel) ? static_cast<std::uint32_t>(parcel.to.value) : node_of_server(parcel.to);
+  const auto unit = wire::unit_of(parcel.message);
+  network_.send(parcel, from, to, wire::head_of(parcel.message, unit ? plan_->units().units[*unit].layer : wire::kControlLayer));
 }
 
+// A push is dealt with as a whole when its turn has come.
 void VirtualCluster::on_begin(const Parcel& parcel) {
-  if (parcel.is != Is::kValue) return;
-  expect(worker(parcel.to)
-             .core
-             .on_value_begin(parcel.from, {parcel.unit, parcel.detail, parcel.iteration}, static_cast<std::uint64_t>(parcel.bytes),
-                             now())
-             .status());
+  if (!goes_to_worker(channel_of(parcel.message))) return;
+  using Place = Result<paramserver::PushLedger::Place>;
+  const auto place = wire::deliver_begin<Place>(worker(parcel.to).core, parcel.from, parcel.message,
+                                                static_cast<std::uint64_t>(parcel.bytes), now());
+  if (place) expect(place->status());
 }
 
 void VirtualCluster::on_parcel(const Parcel& parcel) {
-  if (goes_to_worker(parcel.is))
+  if (goes_to_worker(channel_of(parcel.message)))
     on_message(worker(parcel.to), parcel);
   else
     on_message(server(parcel.to), parcel);
@@ -189,30 +197,26 @@ std::int64_t VirtualCluster::bytes_between(std::uint32_t unit, std::uint32_t las
   return bytes;
 }
 
+std::int64_t VirtualCluster::payload_bytes(const wire::Message& message) const {
+  if (const auto pushed = pushed_by(message))
+    return std::llround(static_cast<double>(bytes_between(pushed->unit, pushed->last)) * job_.pushed);
+  if (const auto* value = std::get_if<wire::Value>(&message)) return bytes_between(value->unit, value->unit);
+  if (const auto* values = std::get_if<wire::Values>(&message)) return bytes_between(values->unit, values->last);
+  return std::holds_alternative<wire::SquareSum>(message) ? static_cast<std::int64_t>(tensor::kSquareSumBytes) : 0;
+}
+
 // --- servers ---
 
 void VirtualCluster::on_message(Server& to, const Parcel& parcel) {
-  paramserver::ServerLedger& ledger = to.ledger;
-  switch (parcel.is) {
-    case Is::kPush:
-      worker(parcel.from).core.on_push_delivered(parcel.unit, now(), actions_);
-      send_actions(worker(parcel.from));
-      to.waiting.on_arrived(plan_->units().units[parcel.unit].layer, parcel);
-      work_on_next(to);
-      return go_on(worker(parcel.from));
-    case Is::kPull:
-      expect(ledger.on_pull(parcel.from, parcel.unit, parcel.detail, parcel.iteration, effects_));
-      break;
-    case Is::kSquareSum:
-      expect(ledger.on_square_sum(parcel.from, parcel.iteration, effects_));
-      break;
-    case Is::kBarrier:
-      expect(ledger.on_barrier(Rank{static_cast<std::int32_t>(parcel.unit)}, parcel.iteration, now(), effects_));
-      break;
-    default:
-      expect(ledger.on_done(parcel.from, parcel.iteration, now(), effects_));
-      break;
+  if (const auto pushed = pushed_by(parcel.message)) {
+    Worker& from = worker(parcel.from);
+    from.core.on_push_delivered(pushed->unit, now(), sends_);
+    send_all(from);
+    to.waiting.on_arrived(plan_->units().units[pushed->unit].layer, parcel);
+    work_on_next(to);
+    return go_on(from);
   }
+  expect(wire::deliver(to.ledger, parcel.from, parcel.message, now(), effects_).value());
   settle(to);
 }
 
@@ -227,11 +231,13 @@ void VirtualCluster::work_on_next(Server& of) {
 }
 
 void VirtualCluster::on_worked(Server& of) {
-  const Parcel push = of.working_on;
+  const Parcel parcel = of.working_on;
+  const Pushed pushed = pushed_by(parcel.message).value();
   of.working = false;
-  for (const std::uint32_t unit : plan_->units().between(push.unit, push.detail)) {
-    expect(of.ledger.on_push_begin(push.from, unit, push.iteration, plan_->payload_bytes(unit)));
-    expect(of.ledger.on_push(push.from, unit, push.iteration, 0, now(), effects_));
+  for (const std::uint32_t unit : plan_->units().between(pushed.unit, pushed.last)) {
+    const wire::Push push{.unit = unit, .iteration = pushed.iteration};
+    expect(of.ledger.on_begin(parcel.from, push, plan_->payload_bytes(unit)));
+    expect(of.ledger.on(parcel.from, push, now(), effects_));
     settle(of);
   }
   work_on_next(of);
@@ -240,57 +246,32 @@ void VirtualCluster::on_worked(Server& of) {
 // Makes what is due after an event, sends what follows, and answers where the next barrier is.
 void VirtualCluster::settle(Server& of) {
   while (const auto update = of.ledger.next()) of.ledger.on_updated(*update, now(), effects_);
-  carry_out(of.ledger);
+  send_effects(of.ledger);
   if (!of.ledger.paces()) return;
   while (const auto question = of.ledger.take_question()) set_barriers(of, *question);
 }
 
-void VirtualCluster::carry_out(const paramserver::ServerLedger& ledger) {
-  using Effect = paramserver::ServerEffect::Kind;
+// The other effects are of numbers, which nobody has here.
+void VirtualCluster::send_effects(const paramserver::ServerLedger& ledger) {
   for (const paramserver::ServerEffect& effect : effects_) {
-    Parcel parcel{.from = ledger.books().server(),
-                  .to = effect.to,
-                  .unit = effect.unit,
-                  .detail = effect.last,
-                  .iteration = effect.iteration};
-    switch (effect.kind) {
-      case Effect::kSendValue:
-      case Effect::kSendValues:
-        parcel.is = Is::kValue;
-        parcel.bytes = bytes_between(effect.unit, effect.last);
-        break;
-      case Effect::kNotify:
-        parcel.is = Is::kNotify;
-        break;
-      case Effect::kSendSquareSum:
-        parcel.is = Is::kSquareSum;
-        parcel.bytes = tensor::kSquareSumBytes;
-        break;
-      case Effect::kMiniBatch:
-        parcel.is = Is::kMiniBatch;
-        break;
-      default:
-        continue;  // of numbers
-    }
-    send(parcel);
+    if (const auto* leaving = std::get_if<paramserver::Send>(&effect))
+      send({ledger.books().server(), leaving->to, leaving->message, payload_bytes(leaving->message)});
   }
   effects_.clear();
 }
 
 void VirtualCluster::set_barriers(Server& of, const sync::BarrierQuestion& question) {
   const std::vector<Iteration> barriers = sync::answer(question);
+  const Rank self = of.ledger.books().server();
   for (std::size_t i = 0; i < barriers.size(); ++i) {
+    const wire::Barrier barrier{static_cast<std::uint32_t>(question.workers[i].value), barriers[i]};
     for (const Server& other : servers_) {
       if (&other == &of || other.ledger.books().units().empty()) continue;
-      send({.is = Is::kBarrier,
-            .from = of.ledger.books().server(),
-            .to = other.ledger.books().server(),
-            .unit = static_cast<std::uint32_t>(question.workers[i].value),
-            .iteration = barriers[i]});
+      send({.from = self, .to = other.ledger.books().server(), .message = barrier});
     }
-    expect(of.ledger.on_barrier(question.workers[i], barriers[i], now(), effects_));
+    expect(of.ledger.on(self, barrier, now(), effects_));
     while (const auto update = of.ledger.next()) of.ledger.on_updated(*update, now(), effects_);
-    carry_out(of.ledger);
+    send_effects(of.ledger);
   }
 }
 

@@ -74,6 +74,7 @@ class VirtualCluster final : private VirtualNetwork::Receiver {
   std::uint32_t node_of_server(Rank rank) const;
   void give_initial_values();
   void send(const Parcel& parcel);
+  std::int64_t payload_bytes(const wire::Message& message) const;
   template <typename Reached>
   void step_until(const Reached& reached);
   Pace pace_between(Iteration from, Iteration to) const;
@@ -84,11 +85,11 @@ class VirtualCluster final : private VirtualNetwork::Receiver {
   void work_on_next(Server& of);
   void on_worked(Server& of);
   void settle(Server& of);
-  void carry_out(const paramserver::ServerLedger& ledger);
+  void send_effects(const paramserver::ServerLedger& ledger);
   void set_barriers(Server& of, const sync::BarrierQuestion& question);
 
   void on_message(Worker& to, const Parcel& parcel);
-  void send_actions(const Worker& of);
+  void send_all(const Worker& of);
   bool in_iteration(Worker& of);
   bool may_begin(Worker& of);
   void finish(Worker& of);
@@ -108,7 +109,7 @@ class VirtualCluster final : private VirtualNetwork::Receiver {
   bool to_the_end_ = false;
   std::int64_t iterations_ended_ = 0, workers_done_ = 0;  // of all workers
   std::vector<Mark> marks_;                               // where an iteration of all workers has ended
-  std::vector<paramserver::WorkerAction> actions_;
+  std::vector<paramserver::Send> sends_;
   paramserver::ServerLedger::Effects effects_;
   std::vector<exchange::GateLedger::Complete> complete_;
 };

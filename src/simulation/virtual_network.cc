@@ -45,12 +45,13 @@ std::uint32_t VirtualNetwork::lane_to(Node& node, std::uint32_t peer) {
   return found->second;
 }
 
-void VirtualNetwork::send(const Parcel& parcel, std::uint32_t from, std::uint32_t to, Layer layer, scheduling::Flow flow) {
+void VirtualNetwork::send(const Parcel& parcel, std::uint32_t from, std::uint32_t to, const wire::MessageHead& head) {
   const std::uint32_t lane = from == to ? 0 : lane_to(nodes_[from], to);
   const std::uint32_t slot = keep({parcel, from, to, lane});
   if (from == to) return at(now_, Event::What::kArrived, slot, parcel.bytes);
   if (parcel.bytes > 0) ++sent_;
-  nodes_[from].queue.on_ready({lane, layer, Bytes{parcel.bytes}, slot, flow, parcel.iteration});
+  const auto flow = channel_of(head.kind) == wire::Channel::kValues ? scheduling::Flow::kReply : scheduling::Flow::kPush;
+  nodes_[from].queue.on_ready({lane, head.layer, Bytes{parcel.bytes}, slot, flow, head.iteration});
   pump(from);
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/quantity.h"
 #include "scheduling/egress_queue.h"
+#include "wire/messages.h"
 
 namespace paceline::simulation {
 
@@ -18,11 +19,8 @@ inline std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 
 
 // A message without its payload.
 struct Parcel {
-  enum class Is : std::uint8_t { kPush, kPull, kValue, kNotify, kSquareSum, kBarrier, kMiniBatch, kDone };
-  Is is = Is::kPush;
-  Rank from, to;                       // within the roles that `is` tells
-  std::uint32_t unit = 0, detail = 0;  // the first unit and the last; of the others as in wire::MessageHead
-  Iteration iteration = 0;
+  Rank from, to;  // within the roles at the ends of the message's channel
+  wire::Message message;
   std::int64_t bytes = 0;
 };
 
@@ -47,8 +45,8 @@ class VirtualNetwork {
   // `links`: by node; those behind one card have one rate. The receiver outlives the network.
   VirtualNetwork(const std::vector<Link>& links, const scheduling::EgressRules& rules, const Costs& costs, Receiver& receiver);
 
-  // `layer` and `flow` are what the egress queue orders it by. What stays on a node arrives at this moment.
-  void send(const Parcel& parcel, std::uint32_t from, std::uint32_t to, Layer layer, scheduling::Flow flow);
+  // `head` is the message's, with the layer that the egress queue orders it by. What stays on a node arrives at this moment.
+  void send(const Parcel& parcel, std::uint32_t from, std::uint32_t to, const wire::MessageHead& head);
   // on_woken(sleeper) after so many seconds.
   void wake(std::uint32_t sleeper, double seconds) { at(now_ + nanoseconds(seconds), Event::What::kWake, sleeper); }
   // The next event; false: there is none.

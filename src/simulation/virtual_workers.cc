@@ -7,39 +7,20 @@
 namespace paceline::simulation {
 
 void VirtualCluster::on_message(Worker& to, const Parcel& parcel) {
-  Status status;
-  switch (parcel.is) {
-    case Parcel::Is::kValue:
-      status = to.core.on_value(parcel.from, {parcel.unit, parcel.detail, parcel.iteration}, 0, now(), actions_);
-      break;
-    case Parcel::Is::kNotify:
-      status = to.core.on_notify(parcel.from, parcel.unit, parcel.iteration, actions_);
-      break;
-    default:
-      to.handed_out.push_back(parcel.iteration);
-      break;
+  if (const auto* handed_out = std::get_if<wire::MiniBatch>(&parcel.message)) {
+    to.handed_out.push_back(handed_out->number);
+  } else {
+    const Status status = wire::deliver(to.core, parcel.from, parcel.message, now(), sends_).value();
+    PACELINE_CHECK(status.ok(), "{}", status.message());
   }
-  PACELINE_CHECK(status.ok(), "{}", status.message());
-  send_actions(to);
+  send_all(to);
   go_on(to);
 }
 
-void VirtualCluster::send_actions(const Worker& of) {
-  for (const paramserver::WorkerAction& action : actions_) {
-    Parcel parcel{.is = Parcel::Is::kPull,
-                  .from = of.core.rank(),
-                  .to = plan_->units().units[action.unit].server,
-                  .unit = action.unit,
-                  .detail = action.detail,
-                  .iteration = action.iteration};
-    if (action.kind != paramserver::WorkerAction::Kind::kPull) {
-      parcel.is = Parcel::Is::kPush;
-      if (action.kind == paramserver::WorkerAction::Kind::kPush) parcel.detail = action.unit;  // all parts are used
-      parcel.bytes = std::llround(static_cast<double>(bytes_between(parcel.unit, parcel.detail)) * job_.pushed);
-    }
-    send(parcel);
-  }
-  actions_.clear();
+void VirtualCluster::send_all(const Worker& of) {
+  for (const paramserver::Send& leaving : sends_)
+    send({of.core.rank(), leaving.to, leaving.message, payload_bytes(leaving.message)});
+  sends_.clear();
 }
 
 // Starts what the worker may compute next.
@@ -104,7 +85,7 @@ void VirtualCluster::finish(Worker& of) {
   of.core.on_finished();
   for (const Server& server : servers_) {
     if (server.ledger.books().units().empty()) continue;
-    send({.is = Parcel::Is::kDone, .from = of.core.rank(), .to = server.ledger.books().server(), .iteration = last});
+    send({.from = of.core.rank(), .to = server.ledger.books().server(), .message = wire::Done{last}});
   }
 }
 
@@ -120,10 +101,10 @@ void VirtualCluster::on_computed(Worker& of) {
     complete_.clear();
     const Status known = of.gates->on_gradient(*tensor, complete_);
     PACELINE_CHECK(known.ok(), "{}", known.message());
-    of.core.on_complete(complete_, now(), actions_);
+    of.core.on_complete(complete_, now(), sends_);
   }
   if (of.layer == 0) end_iteration(of);
-  send_actions(of);
+  send_all(of);
   go_on(of);
 }
 
@@ -131,8 +112,8 @@ void VirtualCluster::end_iteration(Worker& of) {
   complete_.clear();
   const Status over = of.gates->on_backward_done(of.gates->current(), {}, complete_);
   PACELINE_CHECK(over.ok(), "{}", over.message());
-  of.core.on_complete(complete_, now(), actions_);
-  of.core.on_backward_done(now(), actions_);
+  of.core.on_complete(complete_, now(), sends_);
+  of.core.on_backward_done(now(), sends_);
   of.gates->next_iteration();
   of.phase = Worker::Phase::kForward;
   of.ends.push_back(network_.now());

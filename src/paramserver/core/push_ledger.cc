@@ -56,16 +56,15 @@ void PushLedger::tell(TimePoint now, const wire::Event& event) const {
 
 // --- gradients ---
 
-void PushLedger::on_complete(std::span<const exchange::GateLedger::Complete> units, TimePoint now,
-                             std::vector<WorkerAction>& actions) {
+void PushLedger::on_complete(std::span<const exchange::GateLedger::Complete> units, TimePoint now, std::vector<Send>& sends) {
   waiting_.insert(waiting_.end(), units.begin(), units.end());
-  if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, actions);
+  if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) flush(now, sends);
 }
 
-void PushLedger::on_backward_done(TimePoint now, std::vector<WorkerAction>& actions) {
-  flush(now, actions);
+void PushLedger::on_backward_done(TimePoint now, std::vector<Send>& sends) {
+  flush(now, sends);
   PACELINE_CHECK(waiting_.empty(), "backward of iteration {} was over before its forward", current_);
-  ask_if_delivered(actions);
+  ask_if_delivered(sends);
   ++current_;
   begin_iteration();
 }
@@ -81,36 +80,39 @@ void PushLedger::on_finished() {
 }
 
 // Pushes what is waiting, unless values of the iteration before have not come.
-void PushLedger::flush(TimePoint now, std::vector<WorkerAction>& actions) {
+void PushLedger::flush(TimePoint now, std::vector<Send>& sends) {
   if (!gates_.all_open(current_)) return;
-  for (const exchange::GateLedger::Complete& complete : waiting_) settle(complete, now, actions);
+  for (const exchange::GateLedger::Complete& complete : waiting_) settle(complete, now, sends);
   waiting_.clear();
 }
 
-void PushLedger::settle(const exchange::GateLedger::Complete& complete, TimePoint now, std::vector<WorkerAction>& actions) {
+void PushLedger::settle(const exchange::GateLedger::Complete& complete, TimePoint now, std::vector<Send>& sends) {
   ++settled_;
   units_[complete.unit].unused_parts = complete.unused_parts;
-  if (plan_.options().schedule.push != scheduling::PushWhen::kInBatches) return push(complete.unit, now, actions);
+  if (plan_.options().schedule.push != scheduling::PushWhen::kInBatches) return push(complete.unit, now, sends);
   const std::size_t batch = batch_of_unit_[complete.unit];
-  if (--push_batches_[batch].awaited == 0) push_batch(batch, now, actions);
+  if (--push_batches_[batch].awaited == 0) push_batch(batch, now, sends);
 }
 
-void PushLedger::push(std::uint32_t unit, TimePoint now, std::vector<WorkerAction>& actions) {
-  actions.push_back({WorkerAction::Kind::kPush, unit, current_, units_[unit].unused_parts});
+void PushLedger::push(std::uint32_t unit, TimePoint now, std::vector<Send>& sends) {
+  sends.push_back(to_home(unit, wire::Push{unit, units_[unit].unused_parts, current_}));
   units_[unit].push_last = unit;
   begin_push(unit, now);
-  count_pushed(unit, actions);
+  count_pushed(unit, sends);
 }
 
 // The last unit of a layer lets the layer be asked for, the last layer of a batch the batch.
-void PushLedger::count_pushed(std::uint32_t unit, std::vector<WorkerAction>& actions) {
+void PushLedger::count_pushed(std::uint32_t unit, std::vector<Send>& sends) {
   const auto layer = static_cast<std::size_t>(plan_.units().units[unit].layer.index);
   if (--to_push_[layer] > 0 || pull_batches_.empty()) return;
   PullBatch& batch = pull_batches_[batch_of_layer_[layer]];
   if (--batch.awaited > 0) return;
-  for (WorkerAction request : batch.requests) {
+  for (wire::Pull request : batch.requests) {
     request.iteration = current_;
-    (asks_after_pushes() ? held_ : actions).push_back(request);
+    if (asks_after_pushes())
+      held_.push_back(request);
+    else
+      sends.push_back(to_home(request.unit, request));
   }
 }
 
@@ -121,16 +123,16 @@ bool PushLedger::asks_after_pushes() const {
 }
 
 // In forward order, in which the values are needed.
-void PushLedger::ask_if_delivered(std::vector<WorkerAction>& actions) {
+void PushLedger::ask_if_delivered(std::vector<Send>& sends) {
   if (!gates_.free()) return;
-  std::ranges::sort(held_, {}, &WorkerAction::unit);
-  actions.insert(actions.end(), held_.begin(), held_.end());
+  std::ranges::sort(held_, {}, &wire::Pull::unit);
+  for (const wire::Pull& request : held_) sends.push_back(to_home(request.unit, request));
   held_.clear();
 }
 
 // To each server what stands behind each other there as one message, beginning with "its" server (gate_ledger.h). A unit of which
 // parts are not used goes by itself, for only a message of its own can say so.
-void PushLedger::push_batch(std::size_t batch, TimePoint now, std::vector<WorkerAction>& actions) {
+void PushLedger::push_batch(std::size_t batch, TimePoint now, std::vector<Send>& sends) {
   const auto& of_server = push_batches_[batch].of_server;
   for (std::size_t i = 0; i < of_server.size(); ++i) {
     const std::span<const std::uint32_t> units = of_server[(static_cast<std::size_t>(worker_.value) + i) % of_server.size()];
@@ -138,18 +140,18 @@ void PushLedger::push_batch(std::size_t batch, TimePoint now, std::vector<Worker
       std::size_t end = begin;
       while (end < units.size() && units_[units[end]].unused_parts == 0) ++end;
       end = std::max(end, begin + 1);
-      push_run(units.subspan(begin, end - begin), now, actions);
+      push_run(units.subspan(begin, end - begin), now, sends);
       begin = end;
     }
   }
 }
 
-void PushLedger::push_run(std::span<const std::uint32_t> units, TimePoint now, std::vector<WorkerAction>& actions) {
-  if (units.size() == 1) return push(units.front(), now, actions);
-  actions.push_back({WorkerAction::Kind::kPushBatch, units.front(), current_, units.back()});
+void PushLedger::push_run(std::span<const std::uint32_t> units, TimePoint now, std::vector<Send>& sends) {
+  if (units.size() == 1) return push(units.front(), now, sends);
+  sends.push_back(to_home(units.front(), wire::Pushes{units.front(), units.back(), current_}));
   units_[units.front()].push_last = units.back();
   for (const std::uint32_t unit : units) begin_push(unit, now);
-  for (const std::uint32_t unit : units) count_pushed(unit, actions);
+  for (const std::uint32_t unit : units) count_pushed(unit, sends);
 }
 
 void PushLedger::begin_push(std::uint32_t unit, TimePoint now) {
@@ -170,7 +172,7 @@ void PushLedger::set_batches(const scheduling::Bounds& bounds) {
   check_batches_may_change();
   pull_batches_.clear();
   batch_of_layer_.assign(to_push_.size(), 0);
-  std::vector<std::optional<WorkerAction>> of_server(static_cast<std::size_t>(plan_.options().servers));
+  std::vector<std::optional<wire::Pull>> of_server(static_cast<std::size_t>(plan_.options().servers));
   std::size_t layer = 0;
   for (const int bound : bounds) {
     std::ranges::fill(of_server, std::nullopt);
@@ -181,8 +183,8 @@ void PushLedger::set_batches(const scheduling::Bounds& bounds) {
       if (!units.empty()) ++batch.layers;
       for (std::uint32_t unit = units.begin; unit < units.end; ++unit) {
         auto& asked = of_server[static_cast<std::size_t>(plan_.units().units[unit].server.value)];
-        if (!asked) asked = WorkerAction{.kind = WorkerAction::Kind::kPull, .unit = unit};
-        asked->detail = unit;
+        if (!asked) asked = wire::Pull{.unit = unit};
+        asked->last = unit;
       }
     }
     for (const auto& asked : of_server) {
@@ -213,15 +215,14 @@ void PushLedger::set_push_batches(const scheduling::Bounds& bounds) {
   begin_batches();
 }
 
-std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit, TimePoint now,
-                                                             std::vector<WorkerAction>& actions) {
+std::span<const std::uint32_t> PushLedger::on_push_delivered(std::uint32_t unit, TimePoint now, std::vector<Send>& sends) {
   PACELINE_CHECK(unit < units_.size() && units_[unit].pushed >= 0, "the push of unit {} was delivered, but not sent", unit);
   const auto units = plan_.units().between(unit, units_[unit].push_last);
   for (const std::uint32_t delivered : units) {
     gates_.on_free(delivered);
     tell(now, {.what = Happening::kPushed, .unit = delivered, .iteration = units_[delivered].pushed});
   }
-  ask_if_delivered(actions);
+  ask_if_delivered(sends);
   return units;
 }
 

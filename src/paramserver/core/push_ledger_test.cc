@@ -29,11 +29,11 @@ class Bench {
   }
   Status value(std::uint32_t unit, Iteration label, int began = 0, int complete = 0, std::uint32_t micros = 0) {
     const Rank server = plan->units().units[unit].server;
-    auto place = core->on_value_begin(server, {unit, unit, label},
-                                      static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
+    const wire::Value value{unit, micros, label};
+    auto place = core->on_begin(server, value, static_cast<std::uint64_t>(plan->units().units[unit].elements) * 4, at(began));
     if (!place.ok()) return place.status();
     last_place = *place;
-    return core->on_value(server, {unit, unit, label}, micros, at(complete), actions);
+    return core->on(server, value, at(complete), sends);
   }
   void values(Iteration label) {
     for (std::uint32_t unit = 0; unit < plan->units().units.size(); ++unit) ASSERT_TRUE(value(unit, label).ok());
@@ -41,32 +41,34 @@ class Bench {
   Status ready(std::uint32_t tensor, int now = 0) {
     std::vector<exchange::GateLedger::Complete> complete;
     PACELINE_RETURN_IF_ERROR(gates->on_gradient(tensor, complete));
-    core->on_complete(complete, at(now), actions);
+    core->on_complete(complete, at(now), sends);
     return {};
   }
   Status done(Iteration iteration, std::vector<std::uint32_t> unused = {}) {
     std::vector<exchange::GateLedger::Complete> complete;
     PACELINE_RETURN_IF_ERROR(gates->on_backward_done(iteration, unused, complete));
-    core->on_complete(complete, at(0), actions);
-    core->on_backward_done(at(0), actions);
+    core->on_complete(complete, at(0), sends);
+    core->on_backward_done(at(0), sends);
     gates->next_iteration();
     return {};
   }
   Lines take_trace() {
     Lines lines;
-    for (const WorkerAction& action : actions) {
-      if (action.kind == WorkerAction::Kind::kPushBatch) {
-        lines.push_back(fmt::format("push {} to {}@{}", action.unit, action.detail, action.iteration));
-        continue;
+    for (const Send& send : sends) {
+      if (const auto* pushes = std::get_if<wire::Pushes>(&send.message)) {
+        lines.push_back(fmt::format("push {} to {}@{}", pushes->unit, pushes->last, pushes->iteration));
+      } else if (const auto* push = std::get_if<wire::Push>(&send.message)) {
+        const bool unused = push->unused_parts == scheduling::all_parts(plan->units().units[push->unit]);
+        lines.push_back(fmt::format("{} {}@{}", unused ? "unused" : "push", push->unit, push->iteration));
+        if (!unused && push->unused_parts != 0) lines.back() += fmt::format(" without {}", push->unused_parts);
+      } else {
+        const auto& pull = std::get<wire::Pull>(send.message);
+        lines.push_back(fmt::format("pull {}@{}", pull.unit, pull.iteration));
+        if (pull.last != pull.unit) lines.back() += fmt::format(" to {}", pull.last);
       }
-      const bool push = action.kind == WorkerAction::Kind::kPush;
-      const bool unused = push && action.detail == scheduling::all_parts(plan->units().units[action.unit]);
-      std::string line = fmt::format("{} {}@{}", unused ? "unused" : push ? "push" : "pull", action.unit, action.iteration);
-      if (push && !unused && action.detail != 0) line += fmt::format(" without {}", action.detail);
-      if (!push && action.detail != action.unit) line += fmt::format(" to {}", action.detail);
-      lines.push_back(line);
+      EXPECT_EQ(send.to, plan->units().units[*wire::unit_of(send.message)].server);
     }
-    actions.clear();
+    sends.clear();
     return lines;
   }
 
@@ -74,7 +76,7 @@ class Bench {
   std::unique_ptr<exchange::GateLedger> gates;
   std::unique_ptr<exchange::AccountBook> book;
   std::unique_ptr<PushLedger> core;
-  std::vector<WorkerAction> actions;
+  std::vector<Send> sends;
   PushLedger::Place last_place = PushLedger::Place::kParameters;
 };
 
@@ -125,9 +127,9 @@ TEST(Worker, WithPushesAtTheEndAsksForLayersWhenTheServersHaveAllGradients) {
     ASSERT_TRUE(bench.done(iteration, {1}).ok());
     const auto at_iteration = [&](const char* what) { return fmt::format("{}@{}", what, iteration); };
     EXPECT_EQ(bench.take_trace(), (Lines{at_iteration("push 2"), at_iteration("push 0"), at_iteration("unused 1")}));
-    bench.core->on_push_delivered(0, at(1), bench.actions);
+    bench.core->on_push_delivered(0, at(1), bench.sends);
     EXPECT_EQ(bench.take_trace(), Lines{}) << "unit 2 is on its way";
-    bench.core->on_push_delivered(2, at(2), bench.actions);
+    bench.core->on_push_delivered(2, at(2), bench.sends);
     EXPECT_EQ(bench.take_trace(), (Lines{fmt::format("pull 0@{} to 1", iteration), at_iteration("pull 2")}))
         << "in the order of need";
     bench.values(iteration);
@@ -152,7 +154,7 @@ TEST(Worker, KvstoreAsksForALayerWhenItsServersHaveSaidThatAllOfItIsUpdated) {
   for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 2@1", "push 1@1", "push 0@1"}));
   const auto notify = [&](std::uint32_t unit, Iteration label) {
-    return bench.core->on_notify(Rank{0}, unit, label, bench.actions);
+    return bench.core->on(Rank{0}, wire::Notify{unit, label}, at(0), bench.sends);
   };
   ASSERT_TRUE(notify(1, 1).ok());
   EXPECT_EQ(bench.take_trace(), Lines{});
@@ -178,7 +180,7 @@ TEST(Worker, PushesAMergedUnitWhenTheLastOfItsTensorsIsKnownAndSaysWhichWereNotU
   ASSERT_TRUE(bench.done(1, {1}).ok());
   EXPECT_EQ(bench.take_trace(), (Lines{"push 0@1 without 2"}));
   EXPECT_FALSE(bench.gates->free(Layer{0}) || bench.gates->free(Layer{1}));
-  bench.core->on_push_delivered(0, at(1), bench.actions);
+  bench.core->on_push_delivered(0, at(1), bench.sends);
   EXPECT_TRUE(bench.gates->free(Layer{0}) && bench.gates->free(Layer{1}));
   EXPECT_FALSE(bench.gates->open(Layer{0}, 2) || bench.gates->open(Layer{1}, 2));
   ASSERT_TRUE(bench.value(0, 1).ok());
@@ -201,11 +203,11 @@ TEST(Worker, AsksForABatchWithOneRequestToEachServer) {
   EXPECT_THAT(bench.take_trace(), ::testing::IsSupersetOf({"pull 0@1 to 2", "pull 1@1 to 3"}));
   ASSERT_TRUE(bench.done(1).ok());
   EXPECT_EQ(bench.take_trace(), Lines{});
-  EXPECT_THAT(bench.core->on_value_begin(Rank{0}, {0, 2, 1}, 4, at(0)).status().message(), HasSubstr("it has 8"));
-  EXPECT_THAT(bench.core->on_value_begin(Rank{0}, {2, 0, 1}, 8, at(0)).status().message(), HasSubstr("units 2 to 0"));
-  EXPECT_THAT(bench.core->on_value_begin(Rank{0}, {0, 3, 1}, 8, at(0)).status().message(), HasSubstr("lives on server 1"));
-  ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, {0, 2, 1}, 8, at(0)).ok());
-  ASSERT_TRUE(bench.core->on_value(Rank{0}, {0, 2, 1}, 0, at(0), bench.actions).ok());
+  EXPECT_THAT(bench.core->on_begin(Rank{0}, wire::Values{0, 2, 1}, 4, at(0)).status().message(), HasSubstr("it has 8"));
+  EXPECT_THAT(bench.core->on_begin(Rank{0}, wire::Values{2, 0, 1}, 8, at(0)).status().message(), HasSubstr("units 2 to 0"));
+  EXPECT_THAT(bench.core->on_begin(Rank{0}, wire::Values{0, 3, 1}, 8, at(0)).status().message(), HasSubstr("lives on server 1"));
+  ASSERT_TRUE(bench.core->on_begin(Rank{0}, wire::Values{0, 2, 1}, 8, at(0)).ok());
+  ASSERT_TRUE(bench.core->on(Rank{0}, wire::Values{0, 2, 1}, at(0), bench.sends).ok());
   ASSERT_TRUE(bench.value(1, 1).ok());
   EXPECT_FALSE(bench.gates->open(Layer{0}, 2));
   ASSERT_TRUE(bench.value(3, 1).ok());
@@ -245,10 +247,10 @@ TEST(Worker, PushesABatchOfLayersAsOneMessageToEachServerWhenAllItsGradientsAreT
 
   EXPECT_FALSE(bench.gates->free(Layer{0}));
   EXPECT_EQ(bench.gates->undelivered(), 0U);
-  for (const std::uint32_t first : {1U, 5U, 4U}) bench.core->on_push_delivered(first, at(0), bench.actions);
+  for (const std::uint32_t first : {1U, 5U, 4U}) bench.core->on_push_delivered(first, at(0), bench.sends);
   EXPECT_TRUE(bench.gates->free(Layer{1}));
   EXPECT_FALSE(bench.gates->free(Layer{0})) << "units 0 and 2 are on their way";
-  bench.core->on_push_delivered(0, at(0), bench.actions);
+  bench.core->on_push_delivered(0, at(0), bench.sends);
   EXPECT_TRUE(bench.gates->free());
 
   bench.core->set_batches({2});
@@ -283,8 +285,8 @@ TEST(Worker, BeginsATensorWithThePartsOnItsOwnServer) {
       bench.values(0);
     }
     ASSERT_TRUE(bench.ready(0).ok());
-    ASSERT_EQ(bench.actions.size(), 2U);
-    EXPECT_EQ(bench.plan->units().units[bench.actions[0].unit].server, Rank{rank});
+    ASSERT_EQ(bench.sends.size(), 2U);
+    EXPECT_EQ(bench.sends[0].to, Rank{rank});
   }
 }
 
@@ -331,14 +333,14 @@ TEST(Worker, RefusesWrongEventsAndChangesNothing) {
   refused(bench.value(0, 1), "does not await");
   ASSERT_TRUE(bench.value(0, 0).ok());
   refused(bench.value(0, 0), "does not await");
-  refused(bench.core->on_value_begin(Rank{1}, {1, 1, 0}, 8, at(0)).status(), "lives on server 0");
-  refused(bench.core->on_value_begin(Rank{0}, {3, 3, 0}, 8, at(0)).status(), "the job has 3 units");
-  refused(bench.core->on_value_begin(Rank{0}, {1, 1, 0}, 12, at(0)).status(), "12 bytes");
-  refused(bench.core->on_value(Rank{0}, {1, 1, 0}, 0, at(0), bench.actions), "empty");
+  refused(bench.core->on_begin(Rank{1}, wire::Values{1, 1, 0}, 8, at(0)).status(), "lives on server 0");
+  refused(bench.core->on_begin(Rank{0}, wire::Values{3, 3, 0}, 8, at(0)).status(), "the job has 3 units");
+  refused(bench.core->on_begin(Rank{0}, wire::Values{1, 1, 0}, 12, at(0)).status(), "12 bytes");
+  refused(bench.core->on(Rank{0}, wire::Values{1, 1, 0}, at(0), bench.sends), "empty");
   ASSERT_TRUE(bench.value(1, 0).ok());
-  ASSERT_TRUE(bench.core->on_value_begin(Rank{0}, {2, 2, 0}, 8, at(0)).ok());
-  refused(bench.core->on_value_begin(Rank{0}, {2, 2, 0}, 8, at(0)).status(), "does not await");
-  ASSERT_TRUE(bench.core->on_value(Rank{0}, {2, 2, 0}, 0, at(0), bench.actions).ok());
+  ASSERT_TRUE(bench.core->on_begin(Rank{0}, wire::Values{2, 2, 0}, 8, at(0)).ok());
+  refused(bench.core->on_begin(Rank{0}, wire::Values{2, 2, 0}, 8, at(0)).status(), "does not await");
+  ASSERT_TRUE(bench.core->on(Rank{0}, wire::Values{2, 2, 0}, at(0), bench.sends).ok());
   refused(bench.ready(3), "the model has 3");
   ASSERT_TRUE(bench.ready(2).ok());
   refused(bench.ready(2), "\"layer1.tensor0\" came twice in iteration 1");
@@ -360,7 +362,7 @@ TEST(Worker, KnowsWhichGradientsAreStillBorrowed) {
   EXPECT_TRUE(bench.gates->free(Layer{0}));
   EXPECT_FALSE(bench.gates->free(Layer{1}));
   EXPECT_EQ(bench.gates->undelivered(), 2U);
-  bench.core->on_push_delivered(2, at(1), bench.actions);
+  bench.core->on_push_delivered(2, at(1), bench.sends);
   EXPECT_TRUE(bench.gates->free());
 }
 
@@ -369,10 +371,10 @@ TEST(Worker, SplitsTheTimeAtAGateIntoPushWaitUpdateAndPull) {
   bench.values(0);
   for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor, 0).ok());
   ASSERT_TRUE(bench.done(1).ok());
-  bench.core->on_push_delivered(1, at(12), bench.actions);
-  bench.core->on_push_delivered(2, at(12), bench.actions);
+  bench.core->on_push_delivered(1, at(12), bench.sends);
+  bench.core->on_push_delivered(2, at(12), bench.sends);
   ASSERT_TRUE(bench.value(1, 1, 13, 14).ok());
-  bench.core->on_push_delivered(0, at(30), bench.actions);
+  bench.core->on_push_delivered(0, at(30), bench.sends);
   ASSERT_TRUE(bench.value(0, 1, 50, 58, 5000).ok());  // the last of layer 0, so the one that counts
   bench.book->on_event(wire::during(at(20), at(60), {.what = wire::Happening::kGate, .iteration = 2}));
   const exchange::Account account = bench.book->take(at(60));
@@ -392,7 +394,7 @@ TEST(Worker, WaitsForNothingAtGatesThatAreOpenAlready) {
   bench.values(0);
   for (const std::uint32_t tensor : {2U, 1U, 0U}) ASSERT_TRUE(bench.ready(tensor, 0).ok());
   ASSERT_TRUE(bench.done(1).ok());
-  for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5), bench.actions);
+  for (const std::uint32_t unit : {0U, 1U, 2U}) bench.core->on_push_delivered(unit, at(5), bench.sends);
   for (const std::uint32_t unit : {0U, 1U, 2U}) ASSERT_TRUE(bench.value(unit, 1, 6, 8).ok());
   bench.book->on_event(wire::during(at(20), at(20), {.what = wire::Happening::kGate, .iteration = 2}));
   const exchange::Account account = bench.book->take(at(30));

@@ -12,38 +12,76 @@ Result<std::unique_ptr<Server>> Server::make(std::shared_ptr<const job::Plan> pl
 Server::Server(ServerLedger ledger)
     : ledger_(std::move(ledger)),
       memory_(ledger_.books().shared_plan(), ledger_.books().server()),
-      rates_(ledger_.books().shared_plan()) {}
+      rates_(ledger_.books().shared_plan()),
+      square_sums_(static_cast<std::size_t>(plan().options().servers)),
+      decided_(plan().options().first - 1) {}
 
-Result<std::span<float>> Server::place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
-  PACELINE_RETURN_IF_ERROR(ledger_.on_initial_begin(worker, unit, label, bytes));
-  const std::span<float> value = memory_.initial(unit);
-  return bytes == value.size_bytes() ? value : memory_.initial_with_state(unit);
+// --- payloads that begin to come ---
+
+Server::Place Server::on_begin(Rank worker, const wire::Initial& initial, std::uint64_t bytes) {
+  PACELINE_RETURN_IF_ERROR(ledger_.on_begin(worker, initial, bytes));
+  const std::span<float> value = memory_.initial(initial.unit);
+  return std::as_writable_bytes(bytes == value.size_bytes() ? value : memory_.initial_with_state(initial.unit));
 }
 
-Status Server::on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Actions& actions) {
+Server::Place Server::on_begin(Rank worker, const wire::Push& push, std::uint64_t bytes) {
+  PACELINE_RETURN_IF_ERROR(ledger_.on_begin(worker, push, bytes));
+  return std::as_writable_bytes(memory_.place(push.unit, worker, static_cast<std::size_t>(bytes))).first(bytes);
+}
+
+Server::Place Server::on_begin(Rank worker, const wire::Rates& rates, std::uint64_t bytes) {
+  return rates_.place(worker, rates.iteration, bytes);
+}
+
+Server::Place Server::on_begin(Rank server, const wire::SquareSum& part, std::uint64_t bytes) {
+  const auto index = static_cast<std::size_t>(server.value);
+  if (index >= square_sums_.size() || bytes != tensor::kSquareSumBytes) {
+    return error(ErrorKind::kBadRequest, "server {} sent a square sum of {} bytes; it has {}", server.value, bytes,
+                 tensor::kSquareSumBytes);
+  }
+  return std::span<std::byte>(square_sum(server, part.iteration));
+}
+
+// --- messages ---
+
+Status Server::on(Rank worker, const wire::Initial& initial, TimePoint now, std::vector<Leaving>& leaving) {
+  return step(now, leaving, [&] {
+    PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, initial.unit));
+    PACELINE_RETURN_IF_ERROR(memory_.take_initial_state(initial.unit));
+    return ledger_.on(worker, initial, now, effects_);
+  });
+}
+
+Status Server::on(Rank worker, const wire::Push& push, TimePoint now, std::vector<Leaving>& leaving) {
+  return step(now, leaving, [&] {
+    PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, push.unit));
+    PACELINE_RETURN_IF_ERROR(check_rates_told(worker, push.iteration));
+    PACELINE_RETURN_IF_ERROR(memory_.check(push.unit, worker, push.iteration));
+    PACELINE_RETURN_IF_ERROR(ledger_.on(worker, push, now, effects_));
+    memory_.on_arrived(push.unit, worker, push.unused_parts);
+    return Status();
+  });
+}
+
+Status Server::on(Rank worker, const wire::Rates& rates, TimePoint, std::vector<Leaving>&) {
+  return stopped_ ? Status() : rates_.on_rates(worker, rates.iteration);
+}
+
+Status Server::on(Rank worker, const wire::StateAsked&, TimePoint, std::vector<Leaving>& leaving) {
   if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
-  PACELINE_RETURN_IF_ERROR(memory_.take_initial_state(unit));
-  PACELINE_RETURN_IF_ERROR(ledger_.on_initial(worker, unit, label, now, effects_));
-  settle(now, actions);
+  for (const std::uint32_t unit : plan().units().moving_of(rank())) {
+    PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
+    leaving.push_back({worker, wire::State{unit, ledger_.books().at(unit).version}, memory_.send_state(unit)});
+  }
   return {};
 }
 
-Result<std::span<float>> Server::place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes) {
-  PACELINE_RETURN_IF_ERROR(ledger_.on_push_begin(worker, unit, iteration, bytes));
-  return memory_.place(unit, worker, static_cast<std::size_t>(bytes));
-}
-
-Status Server::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
-                       Actions& actions) {
-  if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
-  PACELINE_RETURN_IF_ERROR(check_rates_told(worker, iteration));
-  PACELINE_RETURN_IF_ERROR(memory_.check(unit, worker, iteration));
-  PACELINE_RETURN_IF_ERROR(ledger_.on_push(worker, unit, iteration, unused_parts, now, effects_));
-  memory_.on_arrived(unit, worker, unused_parts);
-  settle(now, actions);
-  return {};
+Status Server::on(Rank server, const wire::SquareSum& part, TimePoint now, std::vector<Leaving>& leaving) {
+  return step(now, leaving, [&] {
+    PACELINE_RETURN_IF_ERROR(ledger_.on(server, part, now, effects_));
+    memory_.shard().put_squares(server, part.iteration, square_sum(server, part.iteration));
+    return Status();
+  });
 }
 
 Status Server::check_rates_told(Rank worker, Iteration iteration) const {
@@ -57,163 +95,64 @@ ServerMemory::Told Server::rates_of(const Update& update) const {
   return rates_.of(update.workers.empty() ? Rank{0} : update.workers.front(), update.iteration);
 }
 
-Status Server::on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Actions& actions) {
-  if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.on_pull(worker, unit, last, label, effects_));
-  carry_out(actions);
-  return {};
-}
-
-Status Server::on_state_asked(Rank worker, Actions& actions) {
-  if (stopped_) return {};
-  for (const std::uint32_t unit : plan().units().moving_of(rank())) {
-    PACELINE_RETURN_IF_ERROR(ledger_.books().check(worker, unit));
-    const ServerMemory::Sent sent = memory_.send_state(unit);
-    actions.push_back({.kind = ServerAction::Kind::kSendState,
-                       .to = worker,
-                       .unit = unit,
-                       .last = unit,
-                       .iteration = ledger_.books().at(unit).version,
-                       .payload = sent.payload,
-                       .ticket = sent.ticket});
-  }
-  return {};
-}
-
-Status Server::on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, TimePoint now,
-                             Actions& actions) {
-  if (stopped_) return {};
-  if (payload.size() != tensor::kSquareSumBytes) {
-    return error(ErrorKind::kBadRequest, "server {} sent a square sum of {} bytes; it has {}", server.value, payload.size(),
-                 tensor::kSquareSumBytes);
-  }
-  PACELINE_RETURN_IF_ERROR(ledger_.on_square_sum(server, iteration, effects_));
-  memory_.shard().put_squares(server, iteration, payload.first<tensor::kSquareSumBytes>());
-  settle(now, actions);
-  return {};
-}
-
-Status Server::on_barrier(Rank worker, Iteration barrier, TimePoint now, Actions& actions) {
-  if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.on_barrier(worker, barrier, now, effects_));
-  settle(now, actions);
-  return {};
-}
-
-Status Server::on_done(Rank worker, Iteration last, TimePoint now, Actions& actions) {
-  if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.on_done(worker, last, now, effects_));
-  settle(now, actions);
-  return {};
-}
-
-Status Server::on_left(Rank worker, TimePoint now, Actions& actions) {
-  if (stopped_) return {};
-  PACELINE_RETURN_IF_ERROR(ledger_.on_left(worker, now, effects_));
-  settle(now, actions);
-  return {};
-}
+// --- what follows ---
 
 // Makes what is due, and carries out what follows from the event and from that, in the order in which it was decided.
-void Server::settle(TimePoint now, Actions& actions) {
-  carry_out(actions);
-  while (!stopped_) {
-    const auto update = ledger_.next();
-    if (!update || !make(*update, actions)) return;
+Status Server::settle(TimePoint now, std::vector<Leaving>& leaving) {
+  carry_out(leaving);
+  while (const auto update = ledger_.next()) {
+    Status made = make(*update);
+    stopped_ = !made.ok();
+    if (stopped_) return made;
     ledger_.on_updated(*update, now, effects_);
-    carry_out(actions);
+    carry_out(leaving);
   }
+  return {};
 }
 
-// False when the job must stop.
-bool Server::make(const Update& update, Actions& actions) {
-  Status failure;
+Status Server::make(const Update& update) {
   switch (update.work) {
     case Update::Work::kSumAndStep:
-      failure = memory_.update(update, rates_of(update));
-      break;
+      return memory_.update(update, rates_of(update));
     case Update::Work::kSum:
-      failure = memory_.sum(update);
-      break;
+      return memory_.sum(update);
     case Update::Work::kStep:
-      memory_.step(update, rates_of(update));
       break;
   }
-  if (failure.ok()) return true;
-  stopped_ = true;
-  actions.push_back({.kind = ServerAction::Kind::kStop,
-                     .unit = update.unit,
-                     .last = update.unit,
-                     .iteration = update.iteration,
-                     .failure = std::move(failure)});
-  return false;
+  if (std::exchange(decided_, update.iteration) != update.iteration) decide(update.iteration);
+  memory_.step(update, rates_of(update));
+  return {};
 }
 
-void Server::carry_out(Actions& actions) {
-  for (const ServerEffect& effect : effects_) carry_out(effect, actions);
+// Whether the iteration is skipped, and how far its gradients are clipped.
+void Server::decide(Iteration iteration) {
+  const exchange::Shard::Decision& decision = memory_.shard().decide(iteration);
+  if (decision.skip) skipped_.emplace(iteration, decision.reason);
+}
+
+void Server::carry_out(std::vector<Leaving>& leaving) {
+  for (const ServerEffect& effect : effects_) {
+    if (const auto* send = std::get_if<Send>(&effect)) {
+      leaving.push_back({send->to, send->message, payload_of(*send)});
+    } else if (const auto* keep = std::get_if<Keep>(&effect)) {
+      memory_.keep(keep->unit);
+    } else if (const auto* forget = std::get_if<Forget>(&effect)) {
+      forget->worker ? memory_.forget(forget->unit, *forget->worker) : memory_.forget_kept(forget->unit);
+    } else {
+      complete_ = std::get<Complete>(effect).iteration;
+    }
+  }
   effects_.clear();
 }
 
-void Server::carry_out(const ServerEffect& effect, Actions& actions) {
-  using Kind = ServerEffect::Kind;
-  ServerAction action{.to = effect.to, .unit = effect.unit, .last = effect.last, .iteration = effect.iteration};
-  switch (effect.kind) {
-    case Kind::kSendValue:
-    case Kind::kSendValues:
-      return send(effect, actions);
-    case Kind::kSendVerdict:
-      return send_verdict(effect, actions);
-    case Kind::kKeep:
-      return memory_.keep(effect.unit);
-    case Kind::kForget:
-      return memory_.forget_kept(effect.unit);
-    case Kind::kDropGradient:
-      return memory_.forget(effect.unit, effect.to);
-    case Kind::kDecide:
-      return decide(effect.iteration, actions);
-    case Kind::kSendSquareSum:
-      action.kind = ServerAction::Kind::kSendSquareSum;
-      action.payload = memory_.shard().squares(effect.iteration);
-      break;
-    case Kind::kNotify:
-      action.kind = ServerAction::Kind::kNotify;
-      break;
-    case Kind::kIterationComplete:
-      action.kind = ServerAction::Kind::kIterationComplete;
-      break;
-    case Kind::kMiniBatch:
-      action.kind = ServerAction::Kind::kMiniBatch;
-      break;
-  }
-  actions.push_back(std::move(action));
-}
-
-void Server::send(const ServerEffect& effect, Actions& actions) {
-  const ServerMemory::Sent sent =
-      memory_.send(plan().units().between(effect.unit, effect.last),
-                   effect.kept ? ServerMemory::Which::kKept : ServerMemory::Which::kNow, effect.iteration);
-  actions.push_back(
-      {.kind = effect.kind == ServerEffect::Kind::kSendValue ? ServerAction::Kind::kSendValue : ServerAction::Kind::kSendValues,
-       .to = effect.to,
-       .unit = effect.unit,
-       .last = effect.last,
-       .iteration = effect.iteration,
-       .payload = sent.payload,
-       .ticket = sent.ticket});
-}
-
-void Server::send_verdict(const ServerEffect& effect, Actions& actions) {
-  const ServerMemory::Sent sent = memory_.send_verdict(effect.iteration);
-  actions.push_back({.kind = ServerAction::Kind::kSendVerdict,
-                     .to = effect.to,
-                     .iteration = effect.iteration,
-                     .payload = sent.payload,
-                     .ticket = sent.ticket});
-}
-
-void Server::decide(Iteration iteration, Actions& actions) {
-  const exchange::Shard::Decision& decision = memory_.shard().decide(iteration);
-  if (decision.skip) actions.push_back({.kind = ServerAction::Kind::kSkipped, .iteration = iteration, .failure = decision.reason});
+ServerMemory::Sent Server::payload_of(const Send& send) {
+  const auto which = send.kept ? ServerMemory::Which::kKept : ServerMemory::Which::kNow;
+  if (const auto* value = std::get_if<wire::Value>(&send.message)) return memory_.send({&value->unit, 1}, which, value->iteration);
+  if (const auto* values = std::get_if<wire::Values>(&send.message))
+    return memory_.send(plan().units().between(values->unit, values->last), which, values->iteration);
+  if (const auto* part = std::get_if<wire::VerdictPart>(&send.message)) return memory_.send_verdict(part->iteration);
+  if (const auto* part = std::get_if<wire::SquareSum>(&send.message)) return {memory_.shard().squares(part->iteration)};
+  return {};
 }
 
 // --- checkpoints ---

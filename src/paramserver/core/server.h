@@ -1,17 +1,20 @@
 // One server of a parameter server without a network: steps a ServerLedger (who sends what when, when an update is due) and its
-// ServerMemory (all numbers). Events and payloads in, actions with payloads out; no thread, clock, socket or loop. Owned by one
+// ServerMemory (all numbers). Messages and payloads in, messages and payloads out; no thread, clock, socket or loop. Owned by one
 // progress loop.
 //
-// `place_for_push` gives the memory into which a gradient is received straight from the network; `on_push` counts it, and makes the
-// updates that are due. The new values go out as kSendValue actions.
+// on_begin() gives the memory into which a message's payload is received straight from the network; on() takes the message, makes
+// the updates that are due, and says what leaves.
 //
 // Events that do not fit (another iteration, size, unit or worker, twice the same) are refused with kBadRequest and change nothing.
+// kCorrupt: an update could not be made, so the job must end; no event changes anything any more.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/quantity.h"
@@ -22,60 +25,52 @@
 
 namespace paceline::paramserver {
 
-struct ServerAction {
-  enum class Kind : std::uint8_t {
-    kSendValue,          // `payload`, the value of `unit` labelled `iteration`, to worker `to`
-    kSendValues,         // `payload`, the values of this server's units from `unit` to `last`, one behind the other
-    kNotify,             // that `unit` has the value labelled `iteration`, to worker `to`
-    kSendSquareSum,      // `payload`, this server's part of `iteration`, to server `to`
-    kIterationComplete,  // every unit has been updated (or skipped) for `iteration`, and none further: the moment to save. Before
-                         // it, this event's values have not left. BSP only.
-    kMiniBatch,          // mini-batch number `iteration` is for the `unit`-th iteration of worker `to`; both from 1
-    kSendVerdict,        // `payload`, this server's part of the verdict of `iteration`, to worker `to`
-    kSendState,          // `payload`, the optimizer's state of `unit`, whose version is `iteration`, to worker `to`
-    kSkipped,            // `failure` says whose gradient made `iteration` change nothing
-    kStop,               // the job must end because of `failure`; no event changes anything any more
-  };
-  Kind kind = Kind::kSendValue;
+// A message leaves, with its payload. Of a Value, Values, VerdictPart and State this stays as it is until on_delivered(ticket);
+// of a SquareSum, until the next but one is complete, which cannot be before it has been received.
+struct Leaving {
   Rank to;
-  std::uint32_t unit = 0, last = 0;
-  Iteration iteration = 0;
-  // kSendValue, kSendValues, kSendVerdict, kSendState: stays as it is until on_delivered(ticket). kSendSquareSum: until the next
-  // but one is complete, which cannot be before it has been received.
-  std::span<const std::byte> payload;
-  std::uint64_t ticket = 0;
-  Status failure;
+  wire::Message message;
+  ServerMemory::Sent sent;
 };
 
 class Server {
  public:
-  using Actions = std::vector<ServerAction>;  // what an event adds stands behind what is there already
-
   // kBadRequest: the job has no such server.
   static Result<std::unique_ptr<Server>> make(std::shared_ptr<const job::Plan> plan, Rank server);
 
-  // As in ServerLedger. The places are valid until the event that says that the payload is there, or on_left.
-  Result<std::span<float>> place_for_initial(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
-  Status on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Actions& actions);
-  Result<std::span<float>> place_for_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
-  Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now, Actions& actions);
+  // As in ServerLedger. The places are valid until on() of the same message, or on_left.
+  using Place = Result<std::span<std::byte>>;
+  Place on_begin(Rank worker, const wire::Initial& initial, std::uint64_t bytes);
+  Place on_begin(Rank worker, const wire::Push& push, std::uint64_t bytes);
+  Place on_begin(Rank worker, const wire::Rates& rates, std::uint64_t bytes);
+  Place on_begin(Rank server, const wire::SquareSum& part, std::uint64_t bytes);
+  // What leaves stands behind what is there already, in the order in which it was decided.
+  Status on(Rank worker, const wire::Initial& initial, TimePoint now, std::vector<Leaving>& leaving);
+  Status on(Rank worker, const wire::Push& push, TimePoint now, std::vector<Leaving>& leaving);
   // UpdateOptions::told_rates: before the worker's first push of the iteration. As in ToldRates.
-  Result<std::span<std::byte>> place_for_rates(Rank worker, Iteration iteration, std::uint64_t bytes) {
-    return rates_.place(worker, iteration, bytes);
+  Status on(Rank worker, const wire::Rates& rates, TimePoint now, std::vector<Leaving>& leaving);
+  // The optimizer's state of this server's units as it is now, with all updates made so far. In BSP that is one iteration's as long
+  // as the worker has all values of that and has pushed nothing further.
+  Status on(Rank worker, const wire::StateAsked& asked, TimePoint now, std::vector<Leaving>& leaving);
+  Status on(Rank server, const wire::SquareSum& part, TimePoint now, std::vector<Leaving>& leaving);
+  // What its ledger alone takes: Pull, Done and Barrier.
+  template <typename Decided>
+    requires wire::Takes<ServerLedger, Decided, TimePoint, ServerEffects>
+  Status on(Rank from, const Decided& message, TimePoint now, std::vector<Leaving>& leaving) {
+    return step(now, leaving, [&] { return ledger_.on(from, message, now, effects_); });
   }
-  Status on_rates(Rank worker, Iteration iteration) { return stopped_ ? Status() : rates_.on_rates(worker, iteration); }
-  Status on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Actions& actions);
-  Status on_square_sum(Rank server, Iteration iteration, std::span<const std::byte> payload, TimePoint now, Actions& actions);
-  // The worker wants the optimizer's state of this server's units: as it is now, with all updates made so far. In BSP that is one
-  // iteration's as long as the worker has all values of that and has pushed nothing further.
-  Status on_state_asked(Rank worker, Actions& actions);
-  std::optional<sync::BarrierQuestion> take_question() { return ledger_.take_question(); }
-  Status on_barrier(Rank worker, Iteration barrier, TimePoint now, Actions& actions);
-  Status on_done(Rank worker, Iteration last, TimePoint now, Actions& actions);
-  Status on_left(Rank worker, TimePoint now, Actions& actions);
-  // What was sent with this ticket is not needed any more: once per kSendValue, kSendValues, kSendVerdict and kSendState.
-  // kSendSquareSum needs none.
+  Status on_left(Rank worker, TimePoint now, std::vector<Leaving>& leaving) {
+    return step(now, leaving, [&] { return ledger_.on_left(worker, now, effects_); });
+  }
+  // What was sent with this ticket is not needed any more: once each.
   void on_delivered(std::uint64_t ticket) { memory_.release(static_cast<std::uint32_t>(ticket)); }
+
+  // BSP: the iteration that the last event completed. Every unit has been updated (or skipped) for it, and none further: the moment
+  // to save, before what that event sends has left.
+  std::optional<Iteration> take_complete() { return std::exchange(complete_, std::nullopt); }
+  // The iteration that the last event found to change nothing, and whose gradient is the reason.
+  std::optional<std::pair<Iteration, Status>> take_skipped() { return std::exchange(skipped_, std::nullopt); }
+  std::optional<sync::BarrierQuestion> take_question() { return ledger_.take_question(); }
 
   std::optional<sync::Superstep> take_superstep() { return ledger_.take_superstep(); }
   void observe(wire::EventSink& events) { ledger_.observe(events); }
@@ -100,21 +95,33 @@ class Server {
  private:
   explicit Server(ServerLedger ledger);
 
-  void settle(TimePoint now, Actions& actions);
-  bool make(const Update& update, Actions& actions);
+  template <typename Event>
+  Status step(TimePoint now, std::vector<Leaving>& leaving, const Event& event) {
+    if (stopped_) return {};
+    PACELINE_RETURN_IF_ERROR(event());
+    return settle(now, leaving);
+  }
+  Status settle(TimePoint now, std::vector<Leaving>& leaving);
+  Status make(const Update& update);
+  void decide(Iteration iteration);
   Status check_rates_told(Rank worker, Iteration iteration) const;
   ServerMemory::Told rates_of(const Update& update) const;
-  void carry_out(Actions& actions);
-  void carry_out(const ServerEffect& effect, Actions& actions);
-  void send(const ServerEffect& effect, Actions& actions);
-  void send_verdict(const ServerEffect& effect, Actions& actions);
-  void decide(Iteration iteration, Actions& actions);
+  void carry_out(std::vector<Leaving>& leaving);
+  ServerMemory::Sent payload_of(const Send& send);
+  using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
+  SquareSumBytes& square_sum(Rank server, Iteration iteration) {
+    return square_sums_[static_cast<std::size_t>(server.value)][static_cast<std::size_t>(iteration & 1)];
+  }
 
   ServerLedger ledger_;
   ServerMemory memory_;
   exchange::ToldRates rates_;
-  ServerLedger::Effects effects_;  // of the event in progress
-  bool stopped_ = false;           // an update could not be made
+  ServerEffects effects_;                                   // of the event in progress
+  std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
+  Iteration decided_;                                       // the newest one whose square sums were all there
+  std::optional<Iteration> complete_;
+  std::optional<std::pair<Iteration, Status>> skipped_;
+  bool stopped_ = false;  // an update could not be made
 };
 
 }  // namespace paceline::paramserver

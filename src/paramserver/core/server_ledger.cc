@@ -47,7 +47,8 @@ ServerLedger::ServerLedger(std::unique_ptr<ServerBooks> books, std::unique_ptr<s
 
 // --- initial values ---
 
-Status ServerLedger::check_initial(Rank worker, std::uint32_t unit, Iteration label) const {
+Status ServerLedger::check(Rank worker, const wire::Initial& initial) const {
+  const auto [unit, label] = initial;
   PACELINE_RETURN_IF_ERROR(books_->check(worker, unit));
   if (worker != Rank{0})
     return error(ErrorKind::kBadRequest, "worker {} sent an initial value of {}; only worker 0 does", worker.value,
@@ -62,8 +63,9 @@ Status ServerLedger::check_initial(Rank worker, std::uint32_t unit, Iteration la
   return {};
 }
 
-Status ServerLedger::on_initial_begin(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes) {
-  PACELINE_RETURN_IF_ERROR(check_initial(worker, unit, label));
+Status ServerLedger::on_begin(Rank worker, const wire::Initial& initial, std::uint64_t bytes) {
+  PACELINE_RETURN_IF_ERROR(check(worker, initial));
+  const std::uint32_t unit = initial.unit;
   const std::uint64_t value = static_cast<std::uint64_t>(plan().units().units[unit].elements) * sizeof(float);
   const std::uint64_t both = value + (unit < plan().units().moving ? exchange::state_bytes(plan(), unit) : 0);
   if (bytes != value && bytes != both) {
@@ -76,8 +78,9 @@ Status ServerLedger::on_initial_begin(Rank worker, std::uint32_t unit, Iteration
   return {};
 }
 
-Status ServerLedger::on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Effects& effects) {
-  PACELINE_RETURN_IF_ERROR(check_initial(worker, unit, label));
+Status ServerLedger::on(Rank worker, const wire::Initial& initial, TimePoint now, Effects& effects) {
+  PACELINE_RETURN_IF_ERROR(check(worker, initial));
+  const std::uint32_t unit = initial.unit;
   if (books_->at(unit).initial != Initial::kArriving)
     return error(ErrorKind::kBadRequest, "worker 0 sent an empty initial value of {}", books_->unit_text(unit));
   books_->at(unit).initial = Initial::kThere;
@@ -88,7 +91,9 @@ Status ServerLedger::on_initial(Rank worker, std::uint32_t unit, Iteration label
 
 // --- gradients ---
 
-Status ServerLedger::check_push(Rank worker, std::uint32_t unit, Iteration iteration) const {
+Status ServerLedger::check(Rank worker, const wire::Push& push) const {
+  const std::uint32_t unit = push.unit;
+  const Iteration iteration = push.iteration;
   PACELINE_RETURN_IF_ERROR(books_->check(worker, unit));
   if (unit >= plan().units().moving)
     return error(ErrorKind::kBadRequest, "worker {} pushed {}, which is frozen", worker.value, books_->unit_text(unit));
@@ -115,22 +120,23 @@ Status ServerLedger::check_push(Rank worker, std::uint32_t unit, Iteration itera
   return {};
 }
 
-Status ServerLedger::on_push_begin(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes) {
-  PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
+Status ServerLedger::on_begin(Rank worker, const wire::Push& push, std::uint64_t bytes) {
+  PACELINE_RETURN_IF_ERROR(check(worker, push));
+  const std::uint32_t unit = push.unit;
   if (!fits(plan(), unit, bytes)) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for {} in iteration {}; it has {}", worker.value, bytes,
-                 books_->unit_text(unit), iteration, plan().payload_bytes(unit));
+                 books_->unit_text(unit), push.iteration, plan().payload_bytes(unit));
   }
   if (books_->has(unit, worker, Books::kArriving))
     return error(ErrorKind::kBadRequest, "worker {} pushed {} twice for iteration {}", worker.value, books_->unit_text(unit),
-                 iteration);
+                 push.iteration);
   books_->set(unit, worker, Books::kArriving);
   return {};
 }
 
-Status ServerLedger::on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now,
-                             Effects& effects) {
-  PACELINE_RETURN_IF_ERROR(check_push(worker, unit, iteration));
+Status ServerLedger::on(Rank worker, const wire::Push& push, TimePoint now, Effects& effects) {
+  PACELINE_RETURN_IF_ERROR(check(worker, push));
+  const auto [unit, unused_parts, iteration] = push;
   const std::uint32_t all = scheduling::all_parts(plan().units().units[unit]);
   if ((unused_parts & ~all) != 0) {
     return error(ErrorKind::kBadRequest, "worker {} says that it did not use parts {:#x} of {} in iteration {}; it has {} parts",
@@ -267,31 +273,28 @@ void ServerLedger::count_version(std::uint32_t unit, Iteration iteration, Effect
   if (rule_->delivery() != sync::Delivery::kToAll || ++counted_ < books_->units().size()) return;
   counted_ = 0;
   complete_ = iteration;
-  effects.push_back({.kind = ServerEffect::Kind::kIterationComplete, .iteration = iteration});
+  effects.push_back(Complete{iteration});
   if (!plan().options().update.verdict) return;
   for (Rank worker{0}; worker.value < books_->workers(); ++worker.value) {
-    if (books_->at(worker).live)
-      effects.push_back({.kind = ServerEffect::Kind::kSendVerdict, .to = worker, .iteration = iteration});
+    if (books_->at(worker).live) effects.push_back(Send{.to = worker, .message = wire::VerdictPart{iteration}});
   }
 }
 
 void ServerLedger::count_sum(Iteration iteration, Effects& effects) {
   if (!sums_.count()) return;
-  for (const Rank taker : sums_.takers())
-    effects.push_back({.kind = ServerEffect::Kind::kSendSquareSum, .to = taker, .iteration = iteration});
-  try_decide(effects);
+  for (const Rank taker : sums_.takers()) effects.push_back(Send{.to = taker, .message = wire::SquareSum{iteration}});
+  try_step();
 }
 
-Status ServerLedger::on_square_sum(Rank server, Iteration iteration, Effects& effects) {
-  PACELINE_RETURN_IF_ERROR(sums_.on_square_sum(server, iteration, complete_ + 1));
-  try_decide(effects);
+Status ServerLedger::on(Rank server, const wire::SquareSum& part, TimePoint, Effects&) {
+  PACELINE_RETURN_IF_ERROR(sums_.on_square_sum(server, part.iteration, complete_ + 1));
+  try_step();
   return {};
 }
 
-void ServerLedger::try_decide(Effects& effects) {
+void ServerLedger::try_step() {
   const Iteration iteration = complete_ + 1;
   if (!sums_.take_complete(iteration)) return;
-  effects.push_back({.kind = ServerEffect::Kind::kDecide, .iteration = iteration});
   for (const std::uint32_t unit : books_->units()) due_.push_back({Update::Work::kStep, unit, iteration});
 }
 
@@ -303,8 +306,7 @@ Status ServerLedger::on_left(Rank worker, TimePoint now, Effects& effects) {
   books_->at(worker).live = false;
   if (!books_->at(worker).done) leave_pace(worker, now);
   for (const std::uint32_t unit : books_->units()) {
-    if (books_->has(unit, worker, Books::kArriving))
-      effects.push_back({.kind = ServerEffect::Kind::kDropGradient, .to = worker, .unit = unit});
+    if (books_->has(unit, worker, Books::kArriving)) effects.push_back(Forget{unit, worker});
     books_->clear(unit, worker, Books::kArriving);
   }
   values_.on_left(worker, effects);

@@ -2,14 +2,14 @@
 // value leaves, when a worker may start. It holds no value, gradient, thread, clock or byte; a ServerMemory does the arithmetic
 // that it asks for, and whoever steps both (Server, the simulation, a test) carries out its effects. Owned by one progress loop.
 //
-// One push lives like this. `on_push_begin` says whether its payload may come now; `on_push` counts it. When it was the last one
-// that an update waits for, `next` gives the update; whoever steps the ledger makes it and says so (`on_updated`), and the effects
-// tell to whom the new value goes: to all whom it is due (Return::kBroadcast), or to those who have asked or will ask. That is
-// decided by a ValueLedger.
+// Its events are messages (wire/messages.h): on_begin() says whether a message's payload may come now, on() takes it.
+//
+// One push lives like this. on_begin() lets it come, on() counts it. When it was the last one that an update waits for, `next`
+// gives the update; whoever steps the ledger makes it and says so (`on_updated`), and the effects tell to whom the new value goes:
+// to all whom it is due (Return::kBroadcast), or to those who have asked or will ask. That is decided by a ValueLedger.
 //
 // With clipping or NonFinitePolicy::kSkip the updates of an iteration are held: first `next` gives the sums alone, unit by unit;
-// servers tell each other their exact square sums (kSendSquareSum); when all are there (HeldSums) kDecide comes, and `next` gives
-// the steps.
+// servers tell each other their exact square sums (wire::SquareSum); when all are there (HeldSums) `next` gives the steps.
 //
 // Memory: a byte for each worker and unit. It suffices because a worker pushes nothing of iteration i + 1 before it has all values
 // of i, so that of each worker one iteration is under way on this server, and of each unit a worker lacks at most one value that is
@@ -46,22 +46,19 @@ class ServerLedger {
 
   // Rank 0's initial value of a unit, labelled first - 1, with or without the optimizer's state behind it: begins to arrive, and is
   // there. Once per unit; it is sent on to all other workers as soon as it is there.
-  Status on_initial_begin(Rank worker, std::uint32_t unit, Iteration label, std::uint64_t bytes);
-  Status on_initial(Rank worker, std::uint32_t unit, Iteration label, TimePoint now, Effects& effects);
+  Status on_begin(Rank worker, const wire::Initial& initial, std::uint64_t bytes);
+  Status on(Rank worker, const wire::Initial& initial, TimePoint now, Effects& effects);
 
   // A gradient of `bytes` bytes begins to arrive.
-  Status on_push_begin(Rank worker, std::uint32_t unit, Iteration iteration, std::uint64_t bytes);
-  // It is there; or, when `unused_parts` has the bits of all parts, there is none.
-  Status on_push(Rank worker, std::uint32_t unit, Iteration iteration, std::uint32_t unused_parts, TimePoint now, Effects& effects);
+  Status on_begin(Rank worker, const wire::Push& push, std::uint64_t bytes);
+  // It is there; or, when its unused parts are all parts, there is none.
+  Status on(Rank worker, const wire::Push& push, TimePoint now, Effects& effects);
 
-  // The worker asks for the next value, labelled `label`, of this server's units from `unit` to `last`: answered at once or when
-  // all of them exist, by one kSendValue or kSendValues.
-  Status on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, Effects& effects) {
-    return values_.on_pull(worker, unit, last, label, effects);
-  }
+  // The worker asks for the next values: answered at once or when all of them exist, by one Value or Values.
+  Status on(Rank worker, const wire::Pull& pull, TimePoint, Effects& effects) { return values_.on_pull(worker, pull, effects); }
 
-  // Another server's part of `iteration`.
-  Status on_square_sum(Rank server, Iteration iteration, Effects& effects);
+  // Another server's part.
+  Status on(Rank server, const wire::SquareSum& part, TimePoint, Effects&);
 
   // The update that is due, one after the other: each is made and told (on_updated) before the next is asked for.
   std::optional<Update> next();
@@ -70,11 +67,11 @@ class ServerLedger {
   // ElasticBSP. The pacing server (job::Plan::pacing_server) takes the question after each of its events, answers it on any thread,
   // and tells itself and all others; on the others questions stay where they are.
   std::optional<sync::BarrierQuestion> take_question() { return rule_->take_question(); }
-  Status on_barrier(Rank worker, Iteration barrier, TimePoint now, Effects& effects);
+  Status on(Rank server, const wire::Barrier& barrier, TimePoint now, Effects& effects);
 
-  // job::Plan::uneven(): the worker has got the values of its last iteration, `last`, and computes no more. When the last worker is
-  // done all get the values that every push has gone into, labelled with the iteration that the worker would have come to next.
-  Status on_done(Rank worker, Iteration last, TimePoint now, Effects& effects);
+  // job::Plan::uneven(): the worker has got the values of its last iteration, and computes no more. When the last worker is done
+  // all get the values that every push has gone into, labelled with the iteration that the worker would have come to next.
+  Status on(Rank worker, const wire::Done& done, TimePoint now, Effects& effects);
 
   // The worker is lost or done. What it had pushed completely stays counted; nothing is sent to it.
   Status on_left(Rank worker, TimePoint now, Effects& effects);
@@ -102,8 +99,8 @@ class ServerLedger {
 
   ServerLedger(std::unique_ptr<ServerBooks> books, std::unique_ptr<sync::PaceRule> rule);
 
-  Status check_initial(Rank worker, std::uint32_t unit, Iteration label) const;
-  Status check_push(Rank worker, std::uint32_t unit, Iteration iteration) const;
+  Status check(Rank worker, const wire::Initial& initial) const;
+  Status check(Rank worker, const wire::Push& push) const;
 
   void count(Rank worker, std::uint32_t unit, Iteration iteration);
   std::int32_t awaited(Iteration iteration) const;
@@ -114,7 +111,7 @@ class ServerLedger {
   void offer_update(const Update& update, Effects& effects);
   void count_sum(Iteration iteration, Effects& effects);
   void count_version(std::uint32_t unit, Iteration iteration, Effects& effects);
-  void try_decide(Effects& effects);
+  void try_step();
   void settle(TimePoint now, Effects& effects);
 
   // server_ledger_pace.cc

@@ -34,8 +34,7 @@ void ServerLedger::tell_starts(TimePoint now) {
 // The worker's next mini-batch, early enough for it to be read while the worker still computes.
 void ServerLedger::hand_out(Rank worker, Effects& effects) {
   if (!plan().uneven() || !paces()) return;
-  effects.push_back(
-      {.kind = ServerEffect::Kind::kMiniBatch, .to = worker, .unit = ++books_->at(worker).handed_out, .iteration = ++mini_batch_});
+  effects.push_back(Send{.to = worker, .message = wire::MiniBatch{++books_->at(worker).handed_out, ++mini_batch_}});
 }
 
 // What follows once every update that is due has been made: the next mini-batch, starts with the values of this moment, and the
@@ -64,13 +63,15 @@ void ServerLedger::start(TimePoint now, Effects& effects) {
   starts_.clear();
 }
 
-Status ServerLedger::on_barrier(Rank worker, Iteration barrier, TimePoint now, Effects& effects) {
-  PACELINE_RETURN_IF_ERROR(rule_->on_barrier(worker, barrier, now, starts_));
+Status ServerLedger::on(Rank, const wire::Barrier& barrier, TimePoint now, Effects& effects) {
+  const Rank worker{static_cast<std::int32_t>(barrier.worker)};
+  PACELINE_RETURN_IF_ERROR(rule_->on_barrier(worker, barrier.iteration, now, starts_));
   settle(now, effects);
   return {};
 }
 
-Status ServerLedger::on_done(Rank worker, Iteration last, TimePoint now, Effects& effects) {
+Status ServerLedger::on(Rank worker, const wire::Done& done, TimePoint now, Effects& effects) {
+  const Iteration last = done.iteration;
   if (!books_->exists(worker) || !books_->at(worker).takes_part() || !plan().uneven()) {
     return error(ErrorKind::kBadRequest, "worker {} says that iteration {} was its last one, but {}", worker.value, last,
                  plan().uneven() ? "it does not take part" : "all workers end together");

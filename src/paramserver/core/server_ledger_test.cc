@@ -50,13 +50,15 @@ class Ledger {
         job::testing::table_of(std::vector<std::vector<std::int64_t>>(static_cast<std::size_t>(units), {1})), options);
     ledger = std::make_unique<ServerLedger>(std::move(ServerLedger::make(plan, r0)).value());
     for (std::uint32_t unit = 0; unit < static_cast<std::uint32_t>(units); ++unit) {
-      EXPECT_TRUE(ledger->on_initial_begin(r0, unit, first - 1, sizeof(float)).ok());
-      EXPECT_TRUE(ledger->on_initial(r0, unit, first - 1, now, effects).ok());
+      const wire::Initial initial{unit, first - 1};
+      EXPECT_TRUE(ledger->on_begin(r0, initial, sizeof(float)).ok());
+      EXPECT_TRUE(ledger->on(r0, initial, now, effects).ok());
     }
   }
   Status try_push(Rank worker, std::uint32_t unit, Iteration iteration) {
-    PACELINE_RETURN_IF_ERROR(ledger->on_push_begin(worker, unit, iteration, sizeof(float)));
-    return ledger->on_push(worker, unit, iteration, 0, now, effects);
+    const wire::Push push{.unit = unit, .iteration = iteration};
+    PACELINE_RETURN_IF_ERROR(ledger->on_begin(worker, push, sizeof(float)));
+    return ledger->on(worker, push, now, effects);
   }
   std::vector<Applied> push(Rank worker, std::uint32_t unit, Iteration iteration) {
     const Status pushed = try_push(worker, unit, iteration);

@@ -54,13 +54,13 @@ TEST(Server, AnswersPullsThatCameBeforeThePushesWhenTheValueExists) {
   setting.back = scheduling::Return::kPullByLayer;
   Bench bench(setting);
   bench.start();
-  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 0, 0, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.pull(1, 0, 0, 1).ok());
   ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
   EXPECT_EQ(bench.trace(), Lines{});
   ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
   EXPECT_EQ(bench.trace(), (Lines{"1<-0@1"}));
   bench.deliver();
-  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.pull(0, 0, 0, 1).ok());
   EXPECT_EQ(bench.trace(), (Lines{"0<-0@1"}));
 }
 
@@ -84,12 +84,12 @@ TEST(Server, TreatsAnUnusedUnitAsZeroAndSkipsOneThatNobodyUsed) {
   ASSERT_TRUE(bench.initial(1, 8).ok());
   bench.deliver();
   ASSERT_TRUE(bench.push(1, 0, 1, {2, 4}).ok());
-  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.on(0, wire::Push{0, 1, 1}).ok());
   EXPECT_EQ(bench.value(0), (std::vector<float>{8 - (1 + 4), 8 - (2 + 4)}));  // mean of 0 and the gradient, and half the value
   EXPECT_EQ(bench.core->export_part(0).steps, 1);
 
-  ASSERT_TRUE(bench.core->on_push(Rank{0}, 1, 1, 1, TimePoint{}, bench.actions).ok());
-  ASSERT_TRUE(bench.core->on_push(Rank{1}, 1, 1, 1, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.on(0, wire::Push{1, 1, 1}).ok());
+  ASSERT_TRUE(bench.on(1, wire::Push{1, 1, 1}).ok());
   EXPECT_EQ(bench.value(1), std::vector<float>(3, 8));  // no decay either
   EXPECT_EQ(bench.core->export_part(1).steps, 0);
   EXPECT_EQ(bench.core->export_part(1).version, 1);
@@ -104,10 +104,10 @@ TEST(Server, RefusesWhatDoesNotFitAndChangesNothing) {
     EXPECT_THAT(status.message(), HasSubstr(part));
   };
   refused(bench.push(1, 0, 1, {1, 1}), "before it got the value of iteration 0");
-  refused(bench.core->place_for_initial(Rank{1}, 0, 0, 8).status(), "only worker 0 does");
-  refused(bench.core->place_for_initial(Rank{0}, 0, 3, 8).status(), "after iteration 3");
-  refused(bench.core->place_for_initial(Rank{0}, 0, 0, 4).status(), "4 bytes");
-  refused(bench.core->on_initial(Rank{0}, 0, 0, TimePoint{}, bench.actions), "empty");
+  refused(bench.begin(1, wire::Initial{0, 0}, 8).status(), "only worker 0 does");
+  refused(bench.begin(0, wire::Initial{0, 3}, 8).status(), "after iteration 3");
+  refused(bench.begin(0, wire::Initial{0, 0}, 4).status(), "4 bytes");
+  refused(bench.on(0, wire::Initial{0, 0}), "empty");
   ASSERT_TRUE(bench.initial(0).ok());
   refused(bench.initial(0), "twice");
   ASSERT_TRUE(bench.initial(1).ok());
@@ -121,22 +121,21 @@ TEST(Server, RefusesWhatDoesNotFitAndChangesNothing) {
   refused(bench.push(0, 0, std::numeric_limits<Iteration>::min(), {1, 1}), "expected is iteration 1");
   refused(bench.push(0, 0, 1, {1}), "4 bytes");
   refused(bench.push(0, 0, 1, {}), "0 bytes");
-  refused(bench.core->on_push(Rank{0}, 0, 1, 0, TimePoint{}, bench.actions), "without a gradient");
-  refused(bench.core->on_push(Rank{0}, 0, 1, 3, TimePoint{}, bench.actions), "it has 1 parts");
-  ASSERT_TRUE(bench.core->place_for_push(Rank{0}, 0, 1, 8).ok());
-  refused(bench.core->place_for_push(Rank{0}, 0, 1, 8).status(), "twice");
-  refused(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions), "did not use");
-  ASSERT_TRUE(bench.core->on_push(Rank{0}, 0, 1, 0, TimePoint{}, bench.actions).ok());
+  refused(bench.on(0, wire::Push{0, 0, 1}), "without a gradient");
+  refused(bench.on(0, wire::Push{0, 3, 1}), "it has 1 parts");
+  ASSERT_TRUE(bench.begin(0, wire::Push{0, 0, 1}, 8).ok());
+  refused(bench.begin(0, wire::Push{0, 0, 1}, 8).status(), "twice");
+  refused(bench.on(0, wire::Push{0, 1, 1}), "did not use");
+  ASSERT_TRUE(bench.on(0, wire::Push{0, 0, 1}).ok());
   refused(bench.push(0, 0, 1, {1, 1}), "expected is iteration 2");
   refused(bench.push(0, 0, 2, {1, 1}), "before it got the value of iteration 1");
-  refused(bench.core->on_push(Rank{0}, 0, 1, 1, TimePoint{}, bench.actions), "expected is iteration 2");
-  refused(bench.core->on_pull(Rank{0}, 0, 0, 0, bench.actions), "it has that of 0");
-  refused(bench.core->on_pull(Rank{0}, 0, 0, 3, bench.actions), "has pushed up to 1");
-  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions).ok());
-  refused(bench.core->on_pull(Rank{0}, 0, 0, 1, bench.actions), "twice");
-  const std::byte squares[tensor::kSquareSumBytes] = {};
-  refused(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions), "does not clip");
-  EXPECT_EQ(bench.actions.size(), 0U);
+  refused(bench.on(0, wire::Push{0, 1, 1}), "expected is iteration 2");
+  refused(bench.pull(0, 0, 0, 0), "it has that of 0");
+  refused(bench.pull(0, 0, 0, 3), "has pushed up to 1");
+  ASSERT_TRUE(bench.pull(0, 0, 0, 1).ok());
+  refused(bench.pull(0, 0, 0, 1), "twice");
+  refused(bench.on(1, wire::SquareSum{1}), "does not clip");
+  EXPECT_EQ(bench.left.size(), 0U);
   EXPECT_EQ(bench.value(0), (std::vector<float>{0, 0}));
   EXPECT_EQ(bench.core->export_part(0).version, 0);
 }
@@ -149,14 +148,14 @@ TEST(Server, RefusesUnitsOfOtherServersAndBadSquareSums) {
   Bench bench(setting);  // server 0 has the larger unit 1
   EXPECT_THAT(bench.push(0, 0, 1, {1, 1}).message(), HasSubstr("lives on server 1"));
   std::byte squares[tensor::kSquareSumBytes] = {};
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{0}, 1, squares, TimePoint{}, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{2}, 1, squares, TimePoint{}, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, std::span(squares).first(8), TimePoint{}, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 0, squares, TimePoint{}, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 3, squares, TimePoint{}, bench.actions).ok());
-  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions).ok());
-  EXPECT_TRUE(bench.core->on_square_sum(Rank{1}, 2, squares, TimePoint{}, bench.actions).ok());  // one ahead is legal
+  EXPECT_FALSE(bench.receive(0, wire::SquareSum{1}, squares).ok());
+  EXPECT_FALSE(bench.receive(2, wire::SquareSum{1}, squares).ok());
+  EXPECT_FALSE(bench.receive(1, wire::SquareSum{1}, std::span(squares).first(8)).ok());
+  EXPECT_FALSE(bench.receive(1, wire::SquareSum{0}, squares).ok());
+  EXPECT_FALSE(bench.receive(1, wire::SquareSum{3}, squares).ok());
+  EXPECT_TRUE(bench.receive(1, wire::SquareSum{1}, squares).ok());
+  EXPECT_FALSE(bench.receive(1, wire::SquareSum{1}, squares).ok());
+  EXPECT_TRUE(bench.receive(1, wire::SquareSum{2}, squares).ok());  // one ahead is legal
 }
 
 TEST(Server, HoldsUpdatesForClippingUntilAllServersHaveTold) {
@@ -173,7 +172,7 @@ TEST(Server, HoldsUpdatesForClippingUntilAllServersHaveTold) {
   other.add(std::span(&three, 1));
   std::array<std::byte, tensor::kSquareSumBytes> squares;
   other.write(squares);
-  ASSERT_TRUE(bench.core->on_square_sum(Rank{1}, 1, squares, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.receive(1, wire::SquareSum{1}, squares).ok());
   EXPECT_EQ(bench.trace(), (Lines{"squares->1@1", "complete@1", "0<-1@1"}));
   EXPECT_EQ(bench.value(1)[1], -4.0F * static_cast<float>(1.0 / (5.0 + 1e-6)));
 }
@@ -186,8 +185,8 @@ TEST(Server, KeepsAValueThatIsBeingSentAsItWas) {
   bench.start();
   ASSERT_TRUE(bench.push(0, 0, 1, {1, 1}).ok());
   ASSERT_EQ(bench.trace(), (Lines{"0<-0@1"}));
-  const ServerAction sent = bench.actions[0];
-  bench.actions.clear();
+  const ServerMemory::Sent sent = bench.left[0].sent;
+  bench.forget();
   ASSERT_TRUE(bench.push(1, 0, 1, {1, 1}).ok());
   EXPECT_EQ(bench.value(0), (std::vector<float>{-2, -2}));
   EXPECT_EQ(reinterpret_cast<const float*>(sent.payload.data())[1], -1.0F);
@@ -202,14 +201,14 @@ TEST(Server, KeepsAValueThatIsBeingSentAsItWas) {
 TEST(Server, ForgetsAHalfReceivedGradientOfALostWorkerAndGoesOn) {
   Bench bench({});
   bench.start();
-  ASSERT_TRUE(bench.core->place_for_push(Rank{1}, 0, 1, 8).ok());
+  ASSERT_TRUE(bench.begin(1, wire::Push{0, 0, 1}, 8).ok());
   ASSERT_TRUE(bench.push(0, 0, 1, {2, 2}).ok());
   ASSERT_TRUE(bench.push(2, 0, 1, {4, 4}).ok());
   EXPECT_EQ(bench.core->counters().gradient_bytes, 24);
-  ASSERT_TRUE(bench.core->on_left(Rank{1}, TimePoint{}, bench.actions).ok());
+  ASSERT_TRUE(bench.leave(1).ok());
   EXPECT_EQ(bench.core->counters().gradient_bytes, 0);
   EXPECT_EQ(bench.trace(), (Lines{"0<-0@1", "2<-0@1"}));
-  EXPECT_FALSE(bench.core->on_left(Rank{1}, TimePoint{}, bench.actions).ok());
+  EXPECT_FALSE(bench.leave(1).ok());
   EXPECT_FALSE(bench.push(1, 0, 1, {1, 1}).ok());
 }
 
@@ -233,10 +232,7 @@ TEST(Server, GoesOnFromASavedState) {
   EXPECT_FALSE(resumed.core->import_part({.part = 1, .value = value, .state = state, .version = 1, .steps = 1}).ok());
   EXPECT_FALSE(resumed.core->import_part({.part = 9, .value = value, .state = state, .version = 1, .steps = 1}).ok());
   ASSERT_TRUE(resumed.core->import_part({.part = 0, .value = value, .state = state, .version = 1, .steps = 1}).ok());
-  auto place = resumed.core->place_for_initial(Rank{0}, 0, 1, 8);
-  ASSERT_TRUE(place.ok());
-  std::ranges::copy(value, place->begin());
-  ASSERT_TRUE(resumed.core->on_initial(Rank{0}, 0, 1, TimePoint{}, resumed.actions).ok());
+  ASSERT_TRUE(resumed.receive(0, wire::Initial{0, 1}, std::as_bytes(std::span(value))).ok());
   ASSERT_TRUE(resumed.push(0, 0, 2, {3, -1}).ok());
   EXPECT_TRUE(testing::same_bits(resumed.value(0), whole.value(0)));
   EXPECT_EQ(resumed.core->export_part(0).steps, 2);
@@ -273,21 +269,21 @@ TEST(Server, TellsWorkersOfAnUpdateAndSendsNothingUntilTheyAsk) {
   Bench bench({.workers = 2, .back = scheduling::Return::kNotifyAndPull});
   bench.start();
   ASSERT_TRUE(bench.push(0, 1, 1, {1, 1, 1}).ok());
-  EXPECT_TRUE(bench.actions.empty());
+  EXPECT_TRUE(bench.left.empty());
   ASSERT_TRUE(bench.push(1, 1, 1, {1, 1, 1}).ok());
   EXPECT_EQ(bench.trace(), (std::vector<std::string>{"0<-notify 1@1", "1<-notify 1@1"}));
   bench.deliver();
-  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 1, 1, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.pull(1, 1, 1, 1).ok());
   EXPECT_EQ(bench.trace(), (std::vector<std::string>{"1<-1@1"}));
 }
 
 TEST(Server, AnswersAPullOfSeveralUnitsOnceWithAllOfThem) {
   Bench bench({.workers = 2, .back = scheduling::Return::kPullInBatches, .layers = {{1, 2}, {3}}});
   bench.start();
-  ASSERT_TRUE(bench.core->on_pull(Rank{0}, 0, 2, 1, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_pull(Rank{0}, 1, 2, 1, bench.actions).ok());  // asked for already
-  EXPECT_FALSE(bench.core->on_pull(Rank{1}, 2, 1, 1, bench.actions).ok());
-  EXPECT_FALSE(bench.core->on_pull(Rank{1}, 0, 3, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.pull(0, 0, 2, 1).ok());
+  EXPECT_FALSE(bench.pull(0, 1, 2, 1).ok());  // asked for already
+  EXPECT_FALSE(bench.pull(1, 2, 1, 1).ok());
+  EXPECT_FALSE(bench.pull(1, 0, 3, 1).ok());
   for (std::int32_t worker = 0; worker < 2; ++worker) {
     ASSERT_TRUE(bench.push(worker, 2, 1, {-3, -4, -5}).ok());
     ASSERT_TRUE(bench.push(worker, 0, 1, {-6}).ok());
@@ -297,14 +293,14 @@ TEST(Server, AnswersAPullOfSeveralUnitsOnceWithAllOfThem) {
   ASSERT_TRUE(bench.push(1, 1, 1, {-1, -2}).ok());
   // The order in the message is that of the units.
   EXPECT_EQ(bench.trace(), (std::vector<std::string>{"complete@1", "0<-0..2@1"}));
-  const auto payload = bench.actions.back().payload;
+  const auto payload = bench.left.back().sent.payload;
   ASSERT_EQ(payload.size(), 24U);
   std::vector<float> values(6);
   std::memcpy(values.data(), payload.data(), payload.size());
   EXPECT_EQ(values, (std::vector<float>{6, 1, 2, 3, 4, 5}));
   bench.deliver();
-  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 0, 1, 1, bench.actions).ok());  // everything is there already
-  ASSERT_TRUE(bench.core->on_pull(Rank{1}, 2, 2, 1, bench.actions).ok());
+  ASSERT_TRUE(bench.pull(1, 0, 1, 1).ok());  // everything is there already
+  ASSERT_TRUE(bench.pull(1, 2, 2, 1).ok());
   EXPECT_EQ(bench.trace(), (std::vector<std::string>{"1<-0..1@1", "1<-2@1"}));
 }
 
@@ -317,13 +313,15 @@ TEST(Server, StepsOnlyTheTensorsOfAMergedUnitThatSomebodyUsed) {
   ASSERT_EQ(plan->units().units.size(), 1U);
   const auto server = std::move(Server::make(plan, Rank{0})).value();
   Server& core = *server;
-  std::vector<ServerAction> actions;
-  std::ranges::fill(*core.place_for_initial(Rank{0}, 0, 0, 16), 0.0F);
-  ASSERT_TRUE(core.on_initial(Rank{0}, 0, 0, TimePoint{}, actions).ok());
+  std::vector<Leaving> left;
+  std::ranges::fill(*core.on_begin(Rank{0}, wire::Initial{}, 16), std::byte{0});
+  ASSERT_TRUE(core.on(Rank{0}, wire::Initial{}, TimePoint{}, left).ok());
   // Nobody uses tensor 1; worker 1 does not use tensor 2 either, whatever its gradient holds.
   for (std::int32_t worker = 0; worker < 2; ++worker) {
-    std::ranges::fill(*core.place_for_push(Rank{worker}, 0, 1, 16), -2.0F);
-    ASSERT_TRUE(core.on_push(Rank{worker}, 0, 1, worker == 0 ? 0b010U : 0b110U, TimePoint{}, actions).ok());
+    const wire::Push push{.unused_parts = worker == 0 ? 0b010U : 0b110U, .iteration = 1};
+    const std::vector<float> gradient(4, -2.0F);
+    std::ranges::copy(std::as_bytes(std::span(gradient)), core.on_begin(Rank{worker}, push, 16)->begin());
+    ASSERT_TRUE(core.on(Rank{worker}, push, TimePoint{}, left).ok());
   }
   EXPECT_EQ(core.export_part(0).value[0], 2);
   EXPECT_EQ(core.export_part(1).value[0], 0);

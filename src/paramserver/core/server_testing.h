@@ -46,68 +46,51 @@ class Bench {
 
   std::size_t bytes(std::uint32_t unit) const { return static_cast<std::size_t>(plan->units().units[unit].elements) * 4; }
 
-  Status initial(std::uint32_t unit, float value = 0) {
-    auto place = core->place_for_initial(Rank{0}, unit, plan->options().first - 1, bytes(unit));
+  Server::Place begin(std::int32_t from, const wire::Message& message, std::size_t bytes_of_it) {
+    return wire::deliver_begin<Server::Place>(*core, Rank{from}, message, std::uint64_t{bytes_of_it}).value();
+  }
+  Status on(std::int32_t from, const wire::Message& message) {
+    return note(wire::deliver(*core, Rank{from}, message, TimePoint{}, left).value());
+  }
+  // With a payload.
+  Status receive(std::int32_t from, const wire::Message& message, std::span<const std::byte> payload) {
+    const auto place = begin(from, message, payload.size());
     if (!place.ok()) return place.status();
-    std::ranges::fill(*place, value);
-    return core->on_initial(Rank{0}, unit, plan->options().first - 1, TimePoint{}, actions);
+    std::ranges::copy(payload, place->begin());
+    return on(from, message);
+  }
+  Status leave(std::int32_t worker) { return note(core->on_left(Rank{worker}, TimePoint{}, left)); }
+
+  Status initial(std::uint32_t unit, float value = 0) {
+    const std::vector<float> values(bytes(unit) / 4, value);
+    return receive(0, wire::Initial{unit, plan->options().first - 1}, std::as_bytes(std::span(values)));
   }
   void start() {
     for (const std::uint32_t unit : plan->units().of_server[static_cast<std::size_t>(core->rank().value)])
       ASSERT_TRUE(initial(unit).ok());
     deliver();
   }
-  Status push(std::int32_t worker, std::uint32_t unit, Iteration iteration, std::vector<float> gradient) {
-    auto place = core->place_for_push(Rank{worker}, unit, iteration, gradient.size() * 4);
-    if (!place.ok()) return place.status();
-    std::ranges::copy(gradient, place->begin());
-    return core->on_push(Rank{worker}, unit, iteration, 0, TimePoint{}, actions);
+  Status push(std::int32_t worker, std::uint32_t unit, Iteration iteration, const std::vector<float>& gradient) {
+    return receive(worker, wire::Push{unit, 0, iteration}, std::as_bytes(std::span(gradient)));
   }
-  // Forgets the actions; their values have arrived.
+  Status pull(std::int32_t worker, std::uint32_t unit, std::uint32_t last, Iteration iteration) {
+    return on(worker, wire::Pull{unit, last, iteration});
+  }
+  // What has left has arrived, and is forgotten.
   void deliver() {
-    for (const ServerAction& action : actions) {
-      if (action.kind == ServerAction::Kind::kSendValue || action.kind == ServerAction::Kind::kSendValues ||
-          action.kind == ServerAction::Kind::kSendVerdict)
-        core->on_delivered(action.ticket);
+    for (const Leaving& one : left) {
+      const auto kind = wire::kind_of(one.message);
+      if (!one.sent.payload.empty() && kind != wire::SquareSum::kKind) core->on_delivered(one.sent.ticket);
     }
-    actions.clear();
+    forget();
   }
-  // "worker<-unit@label", and others by name, in order.
-  std::vector<std::string> trace() const {
-    std::vector<std::string> lines;
-    for (const ServerAction& action : actions) {
-      switch (action.kind) {
-        case ServerAction::Kind::kSendValue:
-          lines.push_back(fmt::format("{}<-{}@{}", action.to.value, action.unit, action.iteration));
-          break;
-        case ServerAction::Kind::kSendValues:
-          lines.push_back(fmt::format("{}<-{}..{}@{}", action.to.value, action.unit, action.last, action.iteration));
-          break;
-        case ServerAction::Kind::kNotify:
-          lines.push_back(fmt::format("{}<-notify {}@{}", action.to.value, action.unit, action.iteration));
-          break;
-        case ServerAction::Kind::kSendSquareSum:
-          lines.push_back(fmt::format("squares->{}@{}", action.to.value, action.iteration));
-          break;
-        case ServerAction::Kind::kIterationComplete:
-          lines.push_back(fmt::format("complete@{}", action.iteration));
-          break;
-        case ServerAction::Kind::kSendVerdict:
-          lines.push_back(fmt::format("{}<-verdict@{}", action.to.value, action.iteration));
-          break;
-        case ServerAction::Kind::kMiniBatch:  // of tests of their own
-        case ServerAction::Kind::kSendState:
-          break;
-        case ServerAction::Kind::kSkipped:
-          lines.push_back(fmt::format("skipped@{}", action.iteration));
-          break;
-        case ServerAction::Kind::kStop:
-          lines.push_back(fmt::format("stop@{}", action.iteration));
-          break;
-      }
-    }
-    return lines;
+  void forget() {
+    left.clear();
+    lines_.clear();
+    noted_ = 0;
   }
+  // "worker<-unit@iteration", and others by name, in order.
+  std::vector<std::string> trace() const { return lines_; }
   std::vector<float> value(std::uint32_t unit) const {
     const auto value = core->export_part(unit).value;
     return {value.begin(), value.end()};
@@ -115,7 +98,30 @@ class Bench {
 
   std::shared_ptr<const job::Plan> plan;
   std::unique_ptr<Server> core;
-  std::vector<ServerAction> actions;
+  std::vector<Leaving> left;
+
+ private:
+  Status note(Status status) {
+    if (const auto skipped = core->take_skipped()) lines_.push_back(fmt::format("skipped@{}", skipped->first));
+    if (const auto complete = core->take_complete()) lines_.push_back(fmt::format("complete@{}", *complete));
+    for (; noted_ < left.size(); ++noted_) {
+      const auto& [to, message, sent] = left[noted_];
+      if (const auto* value = std::get_if<wire::Value>(&message))
+        lines_.push_back(fmt::format("{}<-{}@{}", to.value, value->unit, value->iteration));
+      if (const auto* values = std::get_if<wire::Values>(&message))
+        lines_.push_back(fmt::format("{}<-{}..{}@{}", to.value, values->unit, values->last, values->iteration));
+      if (const auto* notify = std::get_if<wire::Notify>(&message))
+        lines_.push_back(fmt::format("{}<-notify {}@{}", to.value, notify->unit, notify->iteration));
+      if (const auto* part = std::get_if<wire::SquareSum>(&message))
+        lines_.push_back(fmt::format("squares->{}@{}", to.value, part->iteration));
+      if (const auto* part = std::get_if<wire::VerdictPart>(&message))
+        lines_.push_back(fmt::format("{}<-verdict@{}", to.value, part->iteration));
+    }
+    return status;
+  }
+
+  std::size_t noted_ = 0;  // of `left`
+  std::vector<std::string> lines_;
 };
 
 using Lines = std::vector<std::string>;

@@ -21,14 +21,14 @@ class NarrowServer : public ::testing::Test {
     return setting;
   }
   static Status push(Bench& bench, std::int32_t worker, Iteration iteration, const std::vector<float>& gradient) {
-    const auto place = bench.core->place_for_push(Rank{worker}, 0, iteration, gradient.size() * 2);
+    const auto place = bench.begin(worker, wire::Push{0, 0, iteration}, gradient.size() * 2);
     if (!place.ok()) return place.status();
     tensor::convert(tensor::TensorView(place->data(), tensor::DType::kBFloat16, gradient.size()), std::span<const float>(gradient));
-    return bench.core->on_push(Rank{worker}, 0, iteration, 0, TimePoint{}, bench.actions);
+    return bench.on(worker, wire::Push{0, 0, iteration});
   }
-  static std::vector<float> sent(const ServerAction& action) {
-    std::vector<float> values(action.payload.size() / 2);
-    tensor::convert(std::span(values), tensor::ConstTensorView(action.payload.data(), tensor::DType::kBFloat16, values.size()));
+  static std::vector<float> sent(const Leaving& left) {
+    std::vector<float> values(left.sent.payload.size() / 2);
+    tensor::convert(std::span(values), tensor::ConstTensorView(left.sent.payload.data(), tensor::DType::kBFloat16, values.size()));
     return values;
   }
 };
@@ -40,18 +40,18 @@ TEST_F(NarrowServer, SumsInFloat32KeepsItsValuesAndSendsOneRoundedCopyToAll) {
   ASSERT_TRUE(push(bench, 1, 1, {-2, -4, 0}).ok());
   EXPECT_EQ(bench.value(0), (std::vector<float>{257, 3, 0})) << "514 and 257 are no bfloat16";
   ASSERT_EQ(bench.trace(), (Lines{"complete@1", "0<-0@1", "1<-0@1"}));
-  EXPECT_EQ(sent(bench.actions[1]), (std::vector<float>{256, 3, 0}));
-  EXPECT_EQ(bench.actions[1].payload.data(), bench.actions[2].payload.data());
+  EXPECT_EQ(sent(bench.left[0]), (std::vector<float>{256, 3, 0}));
+  EXPECT_EQ(bench.left[0].sent.payload.data(), bench.left[1].sent.payload.data());
   EXPECT_EQ(bench.core->counters().gradient_bytes_high, 2 * 8) << "received gradients stay narrow";
 
   // What is being sent stays as it is without a copy of the value, and the next sum goes on from what was not rounded.
-  const auto earlier = bench.actions[1];
-  bench.core->on_delivered(bench.actions[2].ticket);
-  bench.actions.clear();
+  const auto earlier = bench.left[0];
+  bench.core->on_delivered(bench.left[1].sent.ticket);
+  bench.forget();
   for (std::int32_t worker = 0; worker < 2; ++worker) ASSERT_TRUE(push(bench, worker, 2, {-3, 0, 0}).ok());
   EXPECT_EQ(bench.value(0)[0], 260);
   EXPECT_EQ(sent(earlier)[0], 256);
-  EXPECT_EQ(sent(bench.actions[1])[0], 260);
+  EXPECT_EQ(sent(bench.left[0])[0], 260);
   EXPECT_EQ(bench.core->counters().value_copies, 0);
 }
 
@@ -59,7 +59,7 @@ TEST_F(NarrowServer, SendsInitialValuesOfAJobOfMeansAsTheyAre) {
   Bench bench(setting_of({.optimizer = {.kind = tensor::OptimizerKind::kMean}}));
   ASSERT_TRUE(bench.initial(0, 257).ok());
   ASSERT_EQ(bench.trace(), (Lines{"1<-0@0"}));
-  const auto whole = bench.actions[0].payload;
+  const auto whole = bench.left[0].sent.payload;
   ASSERT_EQ(whole.size(), 3 * sizeof(float));
   std::vector<float> values(3);
   std::memcpy(values.data(), whole.data(), whole.size());
@@ -67,24 +67,25 @@ TEST_F(NarrowServer, SendsInitialValuesOfAJobOfMeansAsTheyAre) {
   bench.deliver();
 
   for (std::int32_t worker = 0; worker < 2; ++worker) ASSERT_TRUE(push(bench, worker, 1, {256, 2, 1}).ok());
-  EXPECT_EQ(sent(bench.actions[1]), (std::vector<float>{256, 2, 1}));
+  EXPECT_EQ(sent(bench.left[0]), (std::vector<float>{256, 2, 1}));
 }
 
 TEST_F(NarrowServer, RefusesAGradientOfAnotherSize) {
   Bench bench(setting_of({}));
   bench.start();
-  EXPECT_THAT(bench.core->place_for_push(Rank{0}, 0, 1, 12).status().message(), HasSubstr("pushed 12 bytes"));
-  EXPECT_THAT(bench.core->place_for_push(Rank{0}, 0, 1, 12).status().message(), HasSubstr("it has 6"));
+  EXPECT_THAT(bench.begin(0, wire::Push{0, 0, 1}, 12).status().message(), HasSubstr("pushed 12 bytes"));
+  EXPECT_THAT(bench.begin(0, wire::Push{0, 0, 1}, 12).status().message(), HasSubstr("it has 6"));
 }
 
 TEST_F(NarrowServer, NamesTheTypeInWhichAGradientIsNotFinite) {
   Bench bench(setting_of({}));
   bench.start();
   ASSERT_TRUE(push(bench, 0, 1, {0, std::numeric_limits<float>::max(), 0}).ok());
-  ASSERT_TRUE(push(bench, 1, 1, {0, 0, 0}).ok());
-  ASSERT_EQ(bench.trace(), (Lines{"stop@1"}));
-  EXPECT_THAT(bench.actions[0].failure.message(), HasSubstr("worker 0 has a gradient that is not finite"));
-  EXPECT_THAT(bench.actions[0].failure.message(), HasSubstr("element 1 is inf in bfloat16;"));
+  const Status stopped = push(bench, 1, 1, {0, 0, 0});
+  EXPECT_EQ(stopped.kind(), ErrorKind::kCorrupt);
+  EXPECT_TRUE(bench.left.empty());
+  EXPECT_THAT(stopped.message(), HasSubstr("worker 0 has a gradient that is not finite"));
+  EXPECT_THAT(stopped.message(), HasSubstr("element 1 is inf in bfloat16;"));
 }
 
 TEST(Server, AddsUpSparseGradientsOfOneTensorAndRefusesThoseThatAreNone) {
@@ -95,14 +96,14 @@ TEST(Server, AddsUpSparseGradientsOfOneTensorAndRefusesThoseThatAreNone) {
   Bench bench(setting);
   bench.start();
   const auto push = [&](std::int32_t worker, std::vector<std::uint32_t> indices, std::vector<float> values) {
-    const auto place = bench.core->place_for_push(Rank{worker}, 0, 1, indices.size() * 8);
+    const auto place = bench.begin(worker, wire::Push{0, 0, 1}, indices.size() * 8);
     if (!place.ok()) return place.status();
     std::memcpy(place->data(), indices.data(), indices.size() * 4);
-    std::memcpy(place->data() + indices.size(), values.data(), values.size() * 4);
-    return bench.core->on_push(Rank{worker}, 0, 1, 0, TimePoint{}, bench.actions);
+    std::memcpy(place->data() + indices.size() * 4, values.data(), values.size() * 4);
+    return bench.on(worker, wire::Push{0, 0, 1});
   };
-  EXPECT_THAT(bench.core->place_for_push(Rank{0}, 0, 1, 12).status().message(), HasSubstr("pushed 12 bytes"));
-  EXPECT_THAT(bench.core->place_for_push(Rank{0}, 0, 1, 48).status().message(), HasSubstr("it has 40"));
+  EXPECT_THAT(bench.begin(0, wire::Push{0, 0, 1}, 12).status().message(), HasSubstr("pushed 12 bytes"));
+  EXPECT_THAT(bench.begin(0, wire::Push{0, 0, 1}, 48).status().message(), HasSubstr("it has 40"));
   ASSERT_TRUE(push(0, {1, 4}, {-2, -4}).ok());
   ASSERT_TRUE(push(1, {4, 9}, {-6, -8}).ok());
   EXPECT_EQ(bench.value(0), (std::vector<float>{0, 1, 0, 0, 5, 0, 0, 0, 0, 4}));
@@ -111,11 +112,10 @@ TEST(Server, AddsUpSparseGradientsOfOneTensorAndRefusesThoseThatAreNone) {
   for (const std::vector<std::uint32_t>& indices : {std::vector<std::uint32_t>{4, 4}, {5, 4}, {4, 10}}) {
     Bench refusing(setting);
     refusing.start();
-    const auto place = refusing.core->place_for_push(Rank{0}, 0, 1, 16);
+    const auto place = refusing.begin(0, wire::Push{0, 0, 1}, 16);
     ASSERT_TRUE(place.ok());
     std::memcpy(place->data(), indices.data(), 8);
-    EXPECT_THAT(refusing.core->on_push(Rank{0}, 0, 1, 0, TimePoint{}, refusing.actions).message(),
-                HasSubstr("elements that it does not have, or not in order"));
+    EXPECT_THAT(refusing.on(0, wire::Push{0, 0, 1}).message(), HasSubstr("elements that it does not have, or not in order"));
   }
 }
 

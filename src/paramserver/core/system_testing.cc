@@ -63,8 +63,7 @@ System::System(const Case& job)
 
 void System::run() {
   for (const scheduling::Unit& unit : plan_->units().units) {
-    post({Message::Kind::kInitial, 0, unit.server.value, unit.id, unit.id, job_.options.first - 1,
-          bytes_of(workers_[0]->parameters, unit.id), unit.id});
+    post({Rank{0}, unit.server, wire::Initial{unit.id, job_.options.first - 1}, bytes_of(workers_[0]->parameters, unit.id)});
   }
   const std::int64_t limit = 1000 + 200 * job_.iterations * static_cast<std::int64_t>(plan_->units().units.size() + 5) *
                                         job_.options.workers * (1 + job_.options.servers);
@@ -122,9 +121,9 @@ bool System::takes_mini_batch(Worker& worker) {
     const Iteration last = worker.gates.current() - 1;
     worker.gates.next_iteration();
     worker.core.on_finished();
-    for (std::int32_t server = 0; server < job_.options.servers; ++server) {
-      if (plan_->units().of_server[static_cast<std::size_t>(server)].empty()) continue;
-      post({.kind = Message::Kind::kDone, .from = worker.core.rank().value, .to = server, .iteration = last});
+    for (Rank server{0}; server.value < job_.options.servers; ++server.value) {
+      if (plan_->units().of_server[static_cast<std::size_t>(server.value)].empty()) continue;
+      post({worker.core.rank(), server, wire::Done{last}});
     }
     worker.phase = Worker::Phase::kFinishing;
     return false;
@@ -229,7 +228,7 @@ void System::step_backward(Worker& worker) {
     complete_.clear();
     const Status status = worker.gates.on_gradient(worker.order.back(), complete_);
     ASSERT_TRUE(status.ok()) << status.message();
-    worker.core.on_complete(complete_, now_, worker_actions_);
+    worker.core.on_complete(complete_, now_, sends_);
     worker.order.pop_back();
   } else {
     if (!worker.gates.all_open(iteration)) return;
@@ -245,37 +244,28 @@ void System::step_backward(Worker& worker) {
     complete_.clear();
     const Status status = worker.gates.on_backward_done(iteration, worker.unused, complete_);
     ASSERT_TRUE(status.ok()) << status.message();
-    worker.core.on_complete(complete_, now_, worker_actions_);
-    worker.core.on_backward_done(now_, worker_actions_);
+    worker.core.on_complete(complete_, now_, sends_);
+    worker.core.on_backward_done(now_, sends_);
     worker.gates.next_iteration();
     worker.phase = Worker::Phase::kForward;
     worker.next_layer = 0;
   }
-  send_worker_actions(worker);
+  send_all(worker);
 }
 
-void System::send_worker_actions(Worker& worker) {
-  for (const WorkerAction& action : worker_actions_) {
-    Message message{Message::Kind::kPull,
-                    worker.core.rank().value,
-                    plan_->units().units[action.unit].server.value,
-                    action.unit,
-                    action.detail,
-                    action.iteration,
-                    {},
-                    action.unit};
-    if (action.kind == WorkerAction::Kind::kPush) {
-      message.kind = Message::Kind::kPush;
-      if (action.detail != scheduling::all_parts(plan_->units().units[action.unit]))
-        message.payload = bytes_of(worker.gradients, action.unit);
-    } else if (action.kind == WorkerAction::Kind::kPushBatch) {
-      message.kind = Message::Kind::kPushes;
-      message.payload = bytes_of(worker.gradients, action.unit);  // of the first unit; receiving takes the others' too
+void System::send_all(Worker& worker) {
+  for (const Send& send : sends_) {
+    Transit transit{worker.core.rank(), send.to, send.message};
+    if (const auto* push = std::get_if<wire::Push>(&send.message)) {
+      if (push->unused_parts != scheduling::all_parts(plan_->units().units[push->unit]))
+        transit.payload = bytes_of(worker.gradients, push->unit);
+    } else if (const auto* pushes = std::get_if<wire::Pushes>(&send.message)) {
+      transit.payload = bytes_of(worker.gradients, pushes->unit);  // of the first unit; receiving takes the others' too
       ++batched_pushes;
     }
-    post(message);
+    post(transit);
   }
-  worker_actions_.clear();
+  sends_.clear();
 }
 
 }  // namespace paceline::paramserver::testing

@@ -38,29 +38,15 @@ struct Case {
 Case random_case(std::uint64_t seed);
 
 // A message on its way: begins, is complete, is acknowledged; each at a random moment.
-struct Message {
-  enum class Kind {
-    kInitial,
-    kPush,
-    kPushes,
-    kPull,
-    kValue,
-    kNotify,
-    kSquareSum,
-    kMiniBatch,
-    kDone,
-    kBarrier,
-    kVerdict
-  } kind = Kind::kPush;
-  std::int32_t from = 0, to = 0;
-  std::uint32_t unit = 0, detail = 0;  // detail: unused parts of a push, else the last unit
-  Iteration iteration = 0;
-  std::span<const std::byte> payload;
+struct Transit {
+  Rank from, to;  // within the roles at the ends of its channel
+  wire::Message message;
+  std::span<const std::byte> payload = {};
   std::uint64_t ticket = 0;
   enum class State { kSent, kBegun, kReceived } state = State::kSent;
-  std::span<std::byte> place;
-  std::vector<float>* arena = nullptr;       // of a value: where it belongs
-  std::vector<std::span<std::byte>> places;  // of several gradients
+  std::span<std::byte> place = {};
+  std::vector<float>* arena = nullptr;            // of a value: where it belongs
+  std::vector<std::span<std::byte>> places = {};  // of several gradients
 };
 
 class System final : private wire::EventSink {
@@ -97,7 +83,7 @@ class System final : private wire::EventSink {
   // The parameters after every iteration, as the reference has them (BSP).
   std::vector<std::vector<float>> history_;
   std::unique_ptr<Reference> reference_;
-  std::vector<Iteration> completed;  // by kIterationComplete of server 0
+  std::vector<Iteration> completed;  // of server 0
   std::vector<Status> stops, skips;
   std::int64_t largest_lead = 0, largest_staleness = 0;
   std::vector<sync::Superstep> supersteps;
@@ -124,7 +110,7 @@ class System final : private wire::EventSink {
                                                                static_cast<std::size_t>(planned.elements)));
   }
   std::span<std::byte> place_of(std::vector<float>& arena, std::uint32_t unit);
-  void post(const Message& message) { messages_.push_back(message); }
+  void post(const Transit& transit) { messages_.push_back(transit); }
 
   // --- workers ---
 
@@ -152,30 +138,25 @@ class System final : private wire::EventSink {
   }
 
   void step_backward(Worker& worker);
-  void send_worker_actions(Worker& worker);
+  void send_all(Worker& worker);
 
   // --- messages ---
 
   // Messages overtake each other, but not those of the same session that are in one layer.
   std::size_t earliest_like(std::size_t index) const;
   void step_message(std::size_t chosen);
-  void begin(Message& message);
-
-  std::span<const std::uint32_t> pushed_units(const Message& message) const {
-    return plan_->units().between(message.unit, message.detail);
-  }
-
-  void begin_gradients(Message& message);
-  void deal_out_gradients(const Message& message);
-
-  static PushLedger::Values values_of(const Message& message) { return {message.unit, message.detail, message.iteration}; }
-
-  void deal_out(const Message& message);
-  void receive(const Message& message);
+  void begin(Transit& transit);
+  void begin_gradients(Transit& transit, const wire::Pushes& pushes);
+  void deal_out_gradients(const Transit& transit, const wire::Pushes& pushes);
+  void deal_out(const Transit& transit);
+  void receive(const Transit& transit);
+  void receive_verdict(const Transit& transit, Iteration iteration);
+  void on_sent(const Transit& transit);
 
   // Every server hears of it at some moment of its own; what one server hears is in order.
   void tell_barriers(const sync::BarrierQuestion& question);
-  void carry_out(const Server& server, const ServerAction& action);
+  void carry_out(Server& server, const Status& status);
+  void check_saved(const Server& server, Iteration iteration);
 
   Case job_;
   std::mt19937_64 random_;
@@ -184,10 +165,10 @@ class System final : private wire::EventSink {
   TimePoint now_{};
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Message> messages_;
+  std::vector<Transit> messages_;
   std::deque<std::vector<std::byte>> places_;  // of square sums and verdicts
-  std::vector<ServerAction> actions_;
-  std::vector<WorkerAction> worker_actions_;
+  std::vector<Leaving> leaving_;
+  std::vector<Send> sends_;
   std::vector<exchange::GateLedger::Complete> complete_;
 };
 

@@ -46,21 +46,21 @@ Status ValueLedger::check_pull(Rank worker, std::uint32_t unit, Iteration label)
   return {};
 }
 
-Status ValueLedger::on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, ServerEffects& effects) {
-  PACELINE_RETURN_IF_ERROR(books_.check(worker, unit));
-  PACELINE_RETURN_IF_ERROR(books_.check(worker, last));
-  if (unit > last || last >= books_.plan().units().moving)
-    return error(ErrorKind::kBadRequest, "worker {} asked for units {} to {}", worker.value, unit, last);
-  const auto asked = books_.plan().units().between(unit, last);
-  for (const std::uint32_t one : asked) PACELINE_RETURN_IF_ERROR(check_pull(worker, one, label));
-  Pull pull{unit, last, 0};
-  for (const std::uint32_t one : asked) {
-    books_.set(one, worker, Books::kAsked);
-    if (books_.has(one, worker, Books::kHas)) ++pull.missing;
+Status ValueLedger::on_pull(Rank worker, const wire::Pull& asked, ServerEffects& effects) {
+  PACELINE_RETURN_IF_ERROR(books_.check(worker, asked.unit));
+  PACELINE_RETURN_IF_ERROR(books_.check(worker, asked.last));
+  if (!asked.valid() || asked.last >= books_.plan().units().moving)
+    return error(ErrorKind::kBadRequest, "worker {} asked for units {} to {}", worker.value, asked.unit, asked.last);
+  const auto units = books_.plan().units().between(asked.unit, asked.last);
+  for (const std::uint32_t unit : units) PACELINE_RETURN_IF_ERROR(check_pull(worker, unit, asked.iteration));
+  Pull pull{asked.unit, asked.last, 0};
+  for (const std::uint32_t unit : units) {
+    books_.set(unit, worker, Books::kAsked);
+    if (books_.has(unit, worker, Books::kHas)) ++pull.missing;
   }
   if (pull.missing == 0)
-    send(pull, worker, label, effects);
-  else if (unit != last)
+    send(pull, worker, asked.iteration, effects);
+  else if (asked.unit != asked.last)
     pulls(worker).push_back(pull);
   return {};
 }
@@ -104,7 +104,7 @@ void ValueLedger::offer(std::uint32_t unit, Rank worker, ServerEffects& effects)
   } else if (back == scheduling::Return::kBroadcast) {
     send({unit, unit}, worker, label, effects);
   } else if (back == scheduling::Return::kNotifyAndPull) {
-    effects.push_back({.kind = ServerEffect::Kind::kNotify, .to = worker, .unit = unit, .last = unit, .iteration = label});
+    effects.push_back(Send{.to = worker, .message = wire::Notify{unit, label}});
   }
 }
 
@@ -130,8 +130,9 @@ void ValueLedger::send_final(ServerEffects& effects) {
 // All units of a pull have the same label: a worker asks for its own iteration, and no value goes beyond it before its push.
 void ValueLedger::send(const Pull& pull, Rank worker, Iteration label, ServerEffects& effects) {
   const bool kept = books_.has(pull.unit, worker, Books::kKept);
-  const auto kind = pull.unit == pull.last ? ServerEffect::Kind::kSendValue : ServerEffect::Kind::kSendValues;
-  effects.push_back({.kind = kind, .kept = kept, .to = worker, .unit = pull.unit, .last = pull.last, .iteration = label});
+  Send values{.to = worker, .kept = kept, .message = wire::Values{pull.unit, pull.last, label}};
+  if (pull.unit == pull.last) values.message = wire::Value{.unit = pull.unit, .iteration = label};
+  effects.push_back(values);
   for (const std::uint32_t unit : books_.plan().units().between(pull.unit, pull.last)) {
     PACELINE_CHECK(due(unit, worker) == label && books_.has(unit, worker, Books::kKept) == kept,
                    "a value of iteration {} goes with one of {}", due(unit, worker), label);
@@ -144,13 +145,13 @@ void ValueLedger::send(const Pull& pull, Rank worker, Iteration label, ServerEff
 // All workers are to get the values of this moment, whenever they ask for them.
 void ValueLedger::keep(std::uint32_t unit, Rank worker, ServerEffects& effects) {
   books_.set(unit, worker, Books::kKept);
-  if (books_.at(unit).kept_for++ == 0) effects.push_back({.kind = ServerEffect::Kind::kKeep, .unit = unit, .last = unit});
+  if (books_.at(unit).kept_for++ == 0) effects.push_back(Keep{unit});
 }
 
 void ValueLedger::forget_kept(std::uint32_t unit, Rank worker, ServerEffects& effects) {
   if (!books_.has(unit, worker, Books::kKept)) return;
   books_.clear(unit, worker, Books::kKept);
-  if (--books_.at(unit).kept_for == 0) effects.push_back({.kind = ServerEffect::Kind::kForget, .unit = unit, .last = unit});
+  if (--books_.at(unit).kept_for == 0) effects.push_back(Forget{unit});
 }
 
 }  // namespace paceline::paramserver

@@ -1,7 +1,7 @@
 // Which values of one server leave: to all to whom they are due, or to those who have asked. A part of ServerLedger, which says
 // when a value is new; it shares the books. Pure; owned by one progress loop.
 //
-// A value's label (MessageHead::iteration) is the iteration that its receiver has completed with it: in BSP the number of updates
+// A value's label (wire::Value::iteration) is the iteration that its receiver has completed with it: in BSP the number of updates
 // of the unit, as all workers know it; in ASP the iteration of the push it answers; with Delivery::kAtStart the iteration before
 // the start. A worker that has a label of i - 1 for a layer may start that layer's forward of iteration i.
 #pragma once
@@ -26,7 +26,7 @@ class ValueLedger {
   Iteration answered(std::uint32_t unit, Rank worker) const;
 
   // As in ServerLedger.
-  Status on_pull(Rank worker, std::uint32_t unit, std::uint32_t last, Iteration label, ServerEffects& effects);
+  Status on_pull(Rank worker, const wire::Pull& asked, ServerEffects& effects);
   // The worker's asking ends, and nothing is kept for it.
   void on_left(Rank worker, ServerEffects& effects);
 

@@ -11,10 +11,9 @@ GradientPayloads::GradientPayloads(const job::Plan& plan, exchange::TensorMemory
   if (plan.options().wire.narrow() || plan.options().wire.drops()) sent_.emplace(plan);
 }
 
-std::span<const std::byte> GradientPayloads::of(const WorkerAction& push) {
+std::span<const std::byte> GradientPayloads::of(const wire::Push& push) {
   const job::WireOptions& wire = plan_.options().wire;
-  if (push.kind == WorkerAction::Kind::kPushBatch) return gathered(plan_.units().between(push.unit, push.detail));
-  if (push.detail == scheduling::all_parts(plan_.units().units[push.unit])) return {};
+  if (push.unused_parts == scheduling::all_parts(plan_.units().units[push.unit])) return {};
   if (wire.drops()) return sparse(push);
   if (!wire.narrow()) return std::as_bytes(memory_.gradient(push.unit));
   const auto payload = sent_->of(push.unit);
@@ -34,13 +33,13 @@ void GradientPayloads::put(std::uint32_t unit, std::span<std::byte> to) {
 }
 
 // Sparse where that is smaller. Parts that were not used hold what an earlier iteration left there.
-std::span<const std::byte> GradientPayloads::sparse(const WorkerAction& push) {
+std::span<const std::byte> GradientPayloads::sparse(const wire::Push& push) {
   const scheduling::Unit& planned = plan_.units().units[push.unit];
   const auto gradient = memory_.gradient(push.unit);
   const auto parts = plan_.units().parts_of(planned);
   const auto for_each_used = [&](auto visit) {
     for (std::uint32_t i = 0; i < planned.parts; ++i) {
-      if (((push.detail >> i) & 1) != 0) continue;
+      if (((push.unused_parts >> i) & 1) != 0) continue;
       const auto skipped = static_cast<std::size_t>(parts[i].offset - planned.offset);
       visit(skipped, gradient.subspan(skipped, static_cast<std::size_t>(parts[i].elements)));
     }
@@ -68,7 +67,8 @@ std::span<const std::byte> GradientPayloads::sparse(const WorkerAction& push) {
 
 // The ledger sends nothing of these units again before this has been delivered, so the memory is free by then. Nobody writes to
 // gradients that are not delivered, so the copy needs no lock.
-std::span<const std::byte> GradientPayloads::gathered(std::span<const std::uint32_t> units) {
+std::span<const std::byte> GradientPayloads::of(const wire::Pushes& pushes) {
+  const auto units = plan_.units().between(pushes.unit, pushes.last);
   const job::WireOptions& wire = plan_.options().wire;
   std::size_t bytes = 0;
   for (const std::uint32_t unit : units) bytes += plan_.payload_bytes(unit);

@@ -23,13 +23,13 @@ class GradientPayloads {
   GradientPayloads(const job::Plan& plan, exchange::TensorMemory memory);
 
   // Of a push: stays as it is until the push has been delivered. Empty: the unit has no gradient.
-  std::span<const std::byte> of(const WorkerAction& push);
+  std::span<const std::byte> of(const wire::Push& push);
+  std::span<const std::byte> of(const wire::Pushes& pushes);
   // Bytes made with WireOptions::drops() since the last call; those of other codecs the ledger counts.
   std::int64_t take_dropped_bytes() { return std::exchange(dropped_bytes_, 0); }
 
  private:
-  std::span<const std::byte> sparse(const WorkerAction& push);
-  std::span<const std::byte> gathered(std::span<const std::uint32_t> units);
+  std::span<const std::byte> sparse(const wire::Push& push);
   void put(std::uint32_t unit, std::span<std::byte> to);
 
   const job::Plan& plan_;

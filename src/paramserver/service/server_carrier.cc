@@ -28,7 +28,7 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, session::Sender& sender
   if (plan_.options().update.verdict) verdicts_.emplace(plan_);
   if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
   // At most a push and a pull of each unit are waiting.
-  actions_.reserve(2 * plan_.units().units.size());
+  sends_.reserve(2 * plan_.units().units.size());
   if (plan_.options().schedule.back == scheduling::Return::kPullInBatches) {
     profile_.emplace(plan_.pulled_by_layer(own_server_), plan_.options().schedule.batching, sides_of(plan_),
                      plan_.options().message_start_up, own_server_);
@@ -136,7 +136,7 @@ void ServerCarrier::carry_told() {
     if (const auto round_trip = sender_.round_trip(); profile_ && round_trip) profile_->on_round_trip(*round_trip);
     step_told();
   }
-  send_actions();
+  send_all();
 }
 
 // Locked.
@@ -144,10 +144,10 @@ void ServerCarrier::step_told() {
   const TimePoint now = house_.loop().now();
   for (const exchange::Gatehouse::Told& told : house_.told()) {
     if (!told.backward_done) {
-      ledger_.on_complete({&told.complete, 1}, now, actions_);
+      ledger_.on_complete({&told.complete, 1}, now, sends_);
       continue;
     }
-    ledger_.on_backward_done(now, actions_);
+    ledger_.on_backward_done(now, sends_);
     if (profile_) take_plan();
   }
   house_.told().clear();
@@ -167,7 +167,7 @@ void ServerCarrier::count_bytes() { house_.account().count_bytes(gradients_.take
 
 void ServerCarrier::send_initial() {
   for (const scheduling::Unit& unit : plan_.units().units)
-    send(wire::MessageKind::kInitial, {.unit = unit.id, .iteration = plan_.options().first - 1}, state_.initial(unit.id));
+    send({.to = unit.server, .message = wire::Initial{unit.id, plan_.options().first - 1}}, state_.initial(unit.id));
 }
 
 void ServerCarrier::send_done() {
@@ -179,9 +179,8 @@ void ServerCarrier::send_done() {
     last = ledger_.current() - 1;
     ledger_.on_finished();
   }
-  send_actions();
-  const wire::MessageHead head{.kind = wire::MessageKind::kDone, .layer = wire::kControlLayer, .iteration = last};
-  for (const Rank server : plan_.servers_with_units()) sender_.send(server, head, {}, kNoTicket);
+  send_all();
+  for (const Rank server : plan_.servers_with_units()) sender_.send(server, wire::head_of(wire::Done{last}), {}, kNoTicket);
 }
 
 }  // namespace paceline::paramserver

@@ -66,6 +66,8 @@ class ServerCarrier final : public exchange::Carrier {
   void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override;
 
  private:
+  struct Received;
+
   // What a ticket says: the kind of message above, the unit below. Never kNoTicket, which messages have that borrow nothing.
   static constexpr std::uint64_t kNoTicket = 0;
   static constexpr std::uint64_t ticket_of(wire::MessageKind kind, std::uint32_t unit) {
@@ -81,12 +83,11 @@ class ServerCarrier final : public exchange::Carrier {
   void send_done();
 
   // server_carrier_messages.cc
-  void send(wire::MessageKind kind, const WorkerAction& action, std::span<const std::byte> payload);
-  void send_actions();
+  void send(const Send& send, std::span<const std::byte> payload);
+  void send_all();
   void send_rates(Iteration iteration);
-  static bool takes(const wire::MessageHead& head);
-  Status unexpected(Rank server, const wire::MessageHead& head) const;
-  Status on_told(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload);
+  Status not_taken(Rank server, const wire::MessageHead& head) const;
+  void end_step();
 
   exchange::Gatehouse& house_;
   const job::Plan& plan_;
@@ -104,7 +105,7 @@ class ServerCarrier final : public exchange::Carrier {
   PushLedger ledger_;
   ToldOrder order_;
   ServersState state_;
-  std::vector<WorkerAction> actions_;  // loop only, as the next two
+  std::vector<Send> sends_;  // loop only, as the next two
   GradientPayloads gradients_;
   ValuePlaces values_;
   std::optional<HeardVerdicts> verdicts_;

@@ -1,6 +1,4 @@
-// A parameter server in a process: binds a Server to a loop and its channels. Takes kInitial, kRates, kOrder, kPush, kPushes,
-// kPull, kStateAsked, kDone (workers), kSquareSum and kBarrier (servers); sends kValue, kValues, kNotify, kState, kMiniBatch,
-// kVerdict, kSquareSum and kBarrier.
+// A parameter server in a process: binds a Server to a loop and its channels.
 //
 // Pushes that have arrived wait in a queue (scheduling/ingress_queue.h) that is worked off after the sockets have been drained, the
 // most urgent layer first where the schedule orders this place (P3's second one), so that an urgent unit is not aggregated behind
@@ -9,7 +7,6 @@
 // Threads: belongs to the loop. Memory: nothing is allocated per message once warm.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -62,6 +59,25 @@ class ServerService final : public session::ChannelEnd {
   // itself the worker takes part no more (Server::on_left), and whether the job goes on is the runtime's decision.
   void on_peer_lost(Rank peer, wire::Channel channel, const Status& reason) override;
 
+  // A message's payload begins to come; it is there. wire::deliver() calls these: what the Server takes, and what is done here.
+  template <typename Message>
+    requires wire::TakesPayload<Server, Message, std::uint64_t>
+  Server::Place on_begin(Rank from, const Message& message, std::uint64_t bytes) {
+    return server_->on_begin(from, message, bytes);
+  }
+  Server::Place on_begin(Rank worker, const wire::Pushes& pushes, std::uint64_t bytes);
+  Server::Place on_begin(Rank worker, const wire::Order&, std::uint64_t bytes) { return orders_.place(worker, bytes); }
+  template <typename Message>
+    requires wire::Takes<Server, Message, TimePoint, std::vector<Leaving>>
+  Status on(Rank from, const Message& message, std::span<const std::byte>, TimePoint now) {
+    return server_->on(from, message, now, leaving_);
+  }
+  Status on(Rank worker, const wire::Push& push, std::span<const std::byte> payload, TimePoint now);
+  Status on(Rank worker, const wire::Pushes& pushes, std::span<const std::byte> payload, TimePoint now);
+  Status on(Rank worker, const wire::Order&, std::span<const std::byte>, TimePoint) { return orders_.on_order(worker); }
+  Status on(Rank server, const wire::SquareSum& part, std::span<const std::byte> payload, TimePoint now);
+  Status on(Rank server, const wire::Barrier& barrier, std::span<const std::byte> payload, TimePoint now);
+
   // The answer: by worker of the question, the iteration at whose end the barrier is. Tells this server's model and all others'.
   // Loop only.
   void set_barriers(std::span<const Rank> workers, std::span<const Iteration> barriers);
@@ -85,23 +101,16 @@ class ServerService final : public session::ChannelEnd {
  private:
   struct Waiting {  // a push that has arrived
     Rank worker;
-    std::uint32_t unit = 0;
-    Iteration iteration = 0;
-    std::uint32_t unused_parts = 0;
+    wire::Push push;
   };
   struct Spent {  // on the unit's newest update
     Iteration iteration = -1;
     Duration total{};
   };
-  using SquareSumBytes = std::array<std::byte, tensor::kSquareSumBytes>;
 
   ServerService(std::unique_ptr<Server> server, transport::Loop& loop, session::Sender& sender, ServerCallbacks callbacks);
-  Status unexpected(Rank from, const wire::MessageHead& head) const;
-  Result<std::span<std::byte>> place_for_pushes(Rank worker, const wire::MessageHead& head);
-  Status deal_out(Rank worker, const wire::MessageHead& head, std::span<const std::byte> payload);
-  void enqueue(Rank worker, const wire::MessageHead& head);
-  void on_servers_message(Rank server, const wire::MessageHead& head, std::span<const std::byte> payload);
-  void wait_for_turn(const Waiting& push);
+  Status not_taken(Rank from, const wire::MessageHead& head) const;
+  void wait_for_turn(Rank worker, const wire::Push& push);
   bool may_work() const { return queue_.waiting() > 0 && !failed_ && !held_ && !frozen_; }
   void work();
   void work_one();
@@ -109,8 +118,7 @@ class ServerService final : public session::ChannelEnd {
   void carry_out(const Status& status, Duration spent);
   void share_time(Duration spent);
   void tell(wire::Event work);
-  void send(wire::MessageKind kind, const ServerAction& action);
-  void send_value(const ServerAction& action);
+  void send(Leaving& leaving);
   void fail(const Status& reason);
 
   std::unique_ptr<Server> server_;
@@ -122,8 +130,8 @@ class ServerService final : public session::ChannelEnd {
   std::unique_ptr<transport::Signal> work_signal_;
   scheduling::IngressQueue<Waiting> queue_;
   HeardOrders orders_;
-  std::vector<ServerAction> actions_;  // of the event in progress
-  std::vector<Spent> spent_;           // by place in this server
+  std::vector<Leaving> leaving_;  // of the event in progress
+  std::vector<Spent> spent_;      // by place in this server
   // Where gradients of several units are received, by worker and first unit, and where each belongs.
   struct Parcel {
     std::vector<std::byte> memory;
@@ -131,9 +139,8 @@ class ServerService final : public session::ChannelEnd {
     std::vector<std::span<std::byte>> places;
   };
   std::map<std::pair<Rank, std::uint32_t>, Parcel> parcels_;
-  std::vector<std::array<SquareSumBytes, 2>> square_sums_;  // where parts are received: by server and parity of the iteration
-  std::int64_t updates_told_ = 0;                           // of the core's, those that were told of
-  bool failed_ = false, held_ = false, frozen_ = false;     // frozen: BSP has lost a worker
+  std::int64_t updates_told_ = 0;                        // of the core's, those that were told of
+  bool failed_ = false, held_ = false, frozen_ = false;  // frozen: BSP has lost a worker
   Counters counters_;
 };
 

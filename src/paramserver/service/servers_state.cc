@@ -59,8 +59,7 @@ std::string ServersState::awaited() const {
 }
 
 void ServersState::ask() {
-  const wire::MessageHead head{.kind = wire::MessageKind::kStateAsked, .layer = wire::kControlLayer};
-  for (const Rank server : plan_.servers_with_units()) sender_.send(server, head, {}, 0);
+  for (const Rank server : plan_.servers_with_units()) sender_.send(server, wire::head_of(wire::StateAsked()), {}, 0);
 }
 
 // Locked.
@@ -68,28 +67,27 @@ bool ServersState::awaits(Rank server, std::uint32_t unit) const {
   return unit < missing_.size() && missing_[unit] && plan_.units().units[unit].server == server;
 }
 
-Result<std::span<std::byte>> ServersState::place(Rank server, const wire::MessageHead& head) {
+Result<std::span<std::byte>> ServersState::place(Rank server, const wire::State& state, std::uint64_t bytes) {
   {
     const exchange::Gatehouse::Lock lock = house_.lock();
-    if (!awaits(server, head.unit) || arriving_.contains(head.unit) ||
-        head.payload_bytes != exchange::state_bytes(plan_, head.unit))
+    if (!awaits(server, state.unit) || arriving_.contains(state.unit) || bytes != exchange::state_bytes(plan_, state.unit))
       return error(ErrorKind::kBadRequest, "server {} sent the optimizer's state of unit {} in {} bytes, which nobody awaits",
-                   server.value, head.unit, head.payload_bytes);
+                   server.value, state.unit, bytes);
   }
-  std::vector<std::byte>& place = arriving_[head.unit];
-  place.resize(head.payload_bytes);
+  std::vector<std::byte>& place = arriving_[state.unit];
+  place.resize(bytes);
   return std::span(place);
 }
 
-Status ServersState::on_state(Rank server, const wire::MessageHead& head) {
-  const auto arrived = arriving_.extract(head.unit);
+Status ServersState::on_state(Rank server, const wire::State& state) {
+  const auto arrived = arriving_.extract(state.unit);
   if (arrived.empty())
-    return error(ErrorKind::kBadRequest, "server {} sent an empty optimizer state of unit {}", server.value, head.unit);
+    return error(ErrorKind::kBadRequest, "server {} sent an empty optimizer state of unit {}", server.value, state.unit);
   bool all = false;
   {
     const exchange::Gatehouse::Lock lock = house_.lock();
-    memory_.state()->read(plan_, head.unit, arrived.mapped());
-    missing_[head.unit] = false;
+    memory_.state()->read(plan_, state.unit, arrived.mapped());
+    missing_[state.unit] = false;
     all = --units_missing_ == 0;
   }
   if (all) house_.wake();

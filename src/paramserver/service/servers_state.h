@@ -14,6 +14,7 @@
 #include "exchange/gatehouse.h"
 #include "exchange/tensor_memory.h"
 #include "session/channels.h"
+#include "wire/messages.h"
 
 namespace paceline::paramserver {
 
@@ -32,8 +33,8 @@ class ServersState {
   std::span<const std::byte> initial(std::uint32_t unit);
   void on_initial_delivered(std::uint32_t unit) { initial_.erase(unit); }
   // Where a unit's state is received. kBadRequest: it was not asked for, or has another size.
-  Result<std::span<std::byte>> place(Rank server, const wire::MessageHead& head);
-  Status on_state(Rank server, const wire::MessageHead& head);
+  Result<std::span<std::byte>> place(Rank server, const wire::State& state, std::uint64_t bytes);
+  Status on_state(Rank server, const wire::State& state);
 
  private:
   void ask();

@@ -37,18 +37,20 @@ class AskedState : public ::testing::Test {
     asked_ = std::make_unique<ServersState>(*house_, sender_, exchange::TensorMemory(plan_, parameters_, gradients_, &state_));
   }
   Rank home(std::uint32_t unit) const { return plan_->units().units[unit].server; }
-  wire::MessageHead head(std::uint32_t unit) const {
-    return {.kind = wire::MessageKind::kState, .unit = unit, .payload_bytes = exchange::state_bytes(*plan_, unit)};
+  Result<std::span<std::byte>> begin(Rank from, std::uint32_t unit, std::size_t missing = 0) {
+    const std::size_t bytes = unit < plan_->units().units.size() ? exchange::state_bytes(*plan_, unit) : 8;
+    return asked_->place(from, wire::State{.unit = unit}, bytes - missing);
   }
+  Status end(std::uint32_t unit) { return asked_->on_state(home(unit), wire::State{.unit = unit}); }
   void answer(std::uint32_t unit, float number) {
-    const auto place = asked_->place(home(unit), head(unit));
+    const auto place = begin(home(unit), unit);
     ASSERT_TRUE(place.ok()) << place.status().message();
     exchange::OptimizerState sent;
     sent.clear(*plan_);
     sent.of(unit).steps = 4;
     std::ranges::fill(sent.of(unit).planes[0], number);
     sent.write(*plan_, unit, *place);
-    ASSERT_TRUE(asked_->on_state(home(unit), head(unit)).ok());
+    ASSERT_TRUE(end(unit).ok());
   }
   void next_iteration() {
     const auto lock = house_->lock();
@@ -104,23 +106,19 @@ TEST_F(AskedState, OfAnIterationThatIsOverIsNotTakenForThisOne) {
 }
 
 TEST_F(AskedState, ThatNobodyAwaitsIsRefused) {
-  const auto refused = [&](Rank server, const wire::MessageHead& head) {
-    return asked_->place(server, head).status().kind() == ErrorKind::kBadRequest;
+  const auto refused = [&](Rank server, std::uint32_t unit, std::size_t missing = 0) {
+    return begin(server, unit, missing).status().kind() == ErrorKind::kBadRequest;
   };
-  EXPECT_TRUE(refused(home(0), head(0))) << "not asked for";
+  EXPECT_TRUE(refused(home(0), 0)) << "not asked for";
   EXPECT_FALSE(*asked_->gather(0s));
-  EXPECT_TRUE(refused(home(1), head(0))) << "of another server";
-  wire::MessageHead short_one = head(0);
-  short_one.payload_bytes -= 4;
-  EXPECT_TRUE(refused(home(0), short_one));
-  wire::MessageHead none = head(0);
-  none.unit = 2;
-  EXPECT_TRUE(refused(home(0), none));
-  EXPECT_EQ(asked_->on_state(home(0), head(0)).kind(), ErrorKind::kBadRequest) << "it has not begun";
-  ASSERT_TRUE(asked_->place(home(0), head(0)).ok());
-  EXPECT_TRUE(refused(home(0), head(0))) << "twice";
-  ASSERT_TRUE(asked_->on_state(home(0), head(0)).ok());
-  EXPECT_TRUE(refused(home(0), head(0))) << "again";
+  EXPECT_TRUE(refused(home(1), 0)) << "of another server";
+  EXPECT_TRUE(refused(home(0), 0, 4)) << "too short";
+  EXPECT_TRUE(refused(home(0), 2)) << "there is no such unit";
+  EXPECT_EQ(end(0).kind(), ErrorKind::kBadRequest) << "it has not begun";
+  ASSERT_TRUE(begin(home(0), 0).ok());
+  EXPECT_TRUE(refused(home(0), 0)) << "twice";
+  ASSERT_TRUE(end(0).ok());
+  EXPECT_TRUE(refused(home(0), 0)) << "again";
 }
 
 TEST_F(AskedState, ThatDoesNotComeSaysWhoIsAwaited) {

@@ -2,13 +2,15 @@
 
 #include <utility>
 
+#include "wire/messages.h"
+
 namespace paceline::paramserver {
 
 ToldOrder::ToldOrder(exchange::Gatehouse& house, session::Sender& sender)
     : house_(house),
       sender_(sender),
       urgency_(house.plan().layers()),
-      tickets_((static_cast<std::uint64_t>(wire::MessageKind::kOrder) + 1) << 32),
+      tickets_((static_cast<std::uint64_t>(wire::Order::kKind) + 1) << 32),
       signal_(house.loop().make_signal([this] { send(); })) {}
 
 void ToldOrder::set(std::span<const std::int32_t> order) {
@@ -31,7 +33,7 @@ void ToldOrder::send() {
   sent.receivers = house_.plan().servers_with_units().size();
   const std::uint64_t ticket = tickets_++;
   const auto payload = std::as_bytes(std::span(on_way_.emplace(ticket, std::move(sent)).first->second.order));
-  const wire::MessageHead head{.kind = wire::MessageKind::kOrder, .layer = wire::kControlLayer, .payload_bytes = payload.size()};
+  const wire::MessageHead head = wire::head_of(wire::Order(), wire::kControlLayer, payload.size());
   for (const Rank server : house_.plan().servers_with_units()) sender_.send(server, head, payload, ticket);
 }
 

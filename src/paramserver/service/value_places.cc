@@ -14,21 +14,21 @@ std::span<std::byte> ValuePlaces::place_of(std::uint32_t first, std::uint32_t la
   return staged ? staging_.of(first, last) : std::as_writable_bytes(memory_.parameters(first, last));
 }
 
-std::span<std::byte> ValuePlaces::begin(const PushLedger::Values& values, Place place) {
-  const bool narrow = !plan_.is_exact(values.label), staged = narrow || place == Place::kStaging;
+std::span<std::byte> ValuePlaces::begin(const wire::Values& values, Place place) {
+  const bool narrow = !plan_.is_exact(values.iteration), staged = narrow || place == Place::kStaging;
   const auto units = ledger_.units_of(values);
   const bool deal = !in_one_piece(units);
   arriving_[values.unit] = {deal, staged, narrow && place == Place::kParameters};
   if (!deal) return place_of(values.unit, values.last, staged);
   std::size_t bytes = 0;
-  for (const std::uint32_t unit : units) bytes += plan_.value_bytes(unit, values.label);
+  for (const std::uint32_t unit : units) bytes += plan_.value_bytes(unit, values.iteration);
   std::vector<float>& memory = parcels_[values.unit];
   memory.resize((bytes + sizeof(float) - 1) / sizeof(float));
   return std::as_writable_bytes(std::span(memory)).first(bytes);
 }
 
 // Nobody reads these places before the ledger knows that the values are there, so copies need no lock.
-void ValuePlaces::complete(const PushLedger::Values& values, std::span<const std::byte> payload) {
+void ValuePlaces::complete(const wire::Values& values, std::span<const std::byte> payload) {
   const auto [deal, staged, moves] = std::exchange(arriving_[values.unit], {});
   if (!deal && !moves) return;
   for (const std::uint32_t unit : ledger_.units_of(values)) {

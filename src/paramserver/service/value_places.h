@@ -23,9 +23,9 @@ class ValuePlaces {
   ValuePlaces(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory);
 
   // For values that begin to come.
-  std::span<std::byte> begin(const PushLedger::Values& values, Place place);
+  std::span<std::byte> begin(const wire::Values& values, Place place);
   // They are there: those for the parameters are moved there if they are not.
-  void complete(const PushLedger::Values& values, std::span<const std::byte> payload);
+  void complete(const wire::Values& values, std::span<const std::byte> payload);
   // From the staging area into the parameters.
   void move(std::uint32_t unit) const;
   // The unit's parameters become what their servers send of them.

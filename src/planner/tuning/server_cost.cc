@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/clock.h"
@@ -41,21 +42,23 @@ class Server {
 
   Status begin() {
     constexpr std::uint64_t kBytes = kElements * sizeof(float);  // initial values are never narrow
-    PACELINE_RETURN_IF_ERROR(core_->place_for_initial(Rank{0}, kUnit, 0, kBytes).status());
-    PACELINE_RETURN_IF_ERROR(core_->on_initial(Rank{0}, kUnit, 0, clock_.now(), actions_));
+    const wire::Initial initial{.unit = kUnit};
+    PACELINE_RETURN_IF_ERROR(core_->on_begin(Rank{0}, initial, kBytes).status());
+    PACELINE_RETURN_IF_ERROR(core_->on(Rank{0}, initial, clock_.now(), leaving_));
     receive();
     return {};
   }
 
   // How long all pushes of an iteration take.
   Result<Duration> iterate(Iteration iteration) {
+    const wire::Push push{.unit = kUnit, .iteration = iteration};
     for (std::int32_t rank = 0; rank < plan_->options().workers; ++rank) {
-      PACELINE_ASSIGN_OR_RETURN(const auto place, core_->place_for_push(Rank{rank}, kUnit, iteration, plan_->payload_bytes(kUnit)));
-      std::ranges::fill(place, 0.0F);
+      PACELINE_ASSIGN_OR_RETURN(const auto place, core_->on_begin(Rank{rank}, push, plan_->payload_bytes(kUnit)));
+      std::ranges::fill(place, std::byte{0});
     }
     const TimePoint began = clock_.now();
     for (std::int32_t rank = 0; rank < plan_->options().workers; ++rank)
-      PACELINE_RETURN_IF_ERROR(core_->on_push(Rank{rank}, kUnit, iteration, 0, began, actions_));
+      PACELINE_RETURN_IF_ERROR(core_->on(Rank{rank}, push, began, leaving_));
     const Duration took = clock_.now() - began;
     receive();
     return took;
@@ -67,15 +70,15 @@ class Server {
 
   // The workers have got what was sent.
   void receive() {
-    for (const paramserver::ServerAction& action : std::exchange(actions_, {})) {
-      if (action.kind == paramserver::ServerAction::Kind::kSendValue) core_->on_delivered(action.ticket);
+    for (const paramserver::Leaving& left : std::exchange(leaving_, {})) {
+      if (std::holds_alternative<wire::Value>(left.message)) core_->on_delivered(left.sent.ticket);
     }
   }
 
   SystemClock clock_;
   std::shared_ptr<const job::Plan> plan_;
   std::unique_ptr<paramserver::Server> core_;
-  std::vector<paramserver::ServerAction> actions_;
+  std::vector<paramserver::Leaving> leaving_;
 };
 
 }  // namespace
