@@ -191,9 +191,9 @@ class Communicator {
   // Returns when all ranks are connected and the links are measured. Errors: kBadRequest for options that make no sense or differ
   // between ranks, kIo for an address that cannot be had, kDeadline naming the ranks that did not come.
   Outcome open(const CommunicatorOptions& options);
-  // Some of this communicator's ranks, ascending and with this process among them. `id`: 1 to 16317, the same on all of them, used
-  // once.
-  Outcome open_group(const Communicator& parent, int id, const std::vector<int>& ranks);
+  // Some of this communicator's ranks, ascending and with this process among them. `id`: above 0, the same on all of them, used
+  // once. Ranks that give it different lists all fail with a sentence that names both.
+  Outcome open_group(const Communicator& parent, std::int64_t id, const std::vector<int>& ranks);
 
   bool is_open() const { return state_ != nullptr; }
   int rank() const;         // -1 when not open

@@ -54,9 +54,11 @@ typedef struct paceline_communicator_options {
 /* Returns when all ranks are connected and the links are measured. */
 int32_t paceline_communicator_open(const paceline_communicator_options* options, paceline_communicator** communicator,
                                    paceline_error* error);
-/* Some of a communicator's ranks, ascending and with this one among them. `id`: 1 to 16317, the same on all of them, used
- * once. */
-int32_t paceline_communicator_group(paceline_communicator* parent, int32_t id, const int32_t* ranks, size_t count,
+/* Some of a communicator's ranks, ascending and with this one among them. `id`: above 0, the same on all of them, used once.
+ * Ranks that give it different lists all fail with a sentence that names two of them and their lists. At most 16254 groups are
+ * open at a time; how many have been closed does not matter. Who calls something in a group after another of its ranks has
+ * closed it fails, with that rank's name. */
+int32_t paceline_communicator_group(paceline_communicator* parent, int64_t id, const int32_t* ranks, size_t count,
                                     paceline_communicator** group, paceline_error* error);
 
 typedef struct paceline_communicator_info {
@@ -68,6 +70,14 @@ typedef struct paceline_communicator_info {
 
 int32_t paceline_communicator_describe(const paceline_communicator* communicator, paceline_communicator_info* info,
                                        paceline_error* error);
+
+/* Which ranks have left or are lost: gone[rank] becomes 1, else 0. `count`: the communicator's ranks. */
+int32_t paceline_communicator_gone(paceline_communicator* communicator, uint8_t* gone, size_t count, paceline_error* error);
+/* Whether another rank has begun the operation that comes next here, as far as this one has heard: *awaited becomes 1, else 0. */
+int32_t paceline_communicator_awaited(paceline_communicator* communicator, int32_t* awaited, paceline_error* error);
+/* This rank has failed: others who need it hear `why` when it leaves, instead of that it has finished. Of a group: its
+ * communicator's. */
+int32_t paceline_communicator_fail(paceline_communicator* communicator, const char* why, paceline_error* error);
 
 /* Operations. */
 enum {

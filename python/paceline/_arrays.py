@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import sys
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p, py_object
 
 from paceline import _interface
@@ -70,12 +71,14 @@ def _from_buffer(array: object, what: str, problem: str) -> Elements:
         view = memoryview(array)  # type: ignore[arg-type]
     except TypeError:
         raise _refused(what, f"is a {type(array).__name__}; give an array with the buffer protocol or DLPack{problem}") from None
-    if view.format not in _FORMATS:
+    # Those of ctypes say the order of their bytes.
+    kind = view.format[1:] if view.format[:1] in ("@", "=", "<" if sys.byteorder == "little" else ">") else view.format
+    if kind not in _FORMATS:
         raise _refused(what, f"has elements of format '{view.format}'; legal: {_LEGAL}")
     if not view.c_contiguous:
         raise _refused(what, "is not dense; give a contiguous copy")
     count = view.nbytes // view.itemsize
-    return Elements(_address(view), count, _FORMATS[view.format], not view.readonly, view)
+    return Elements(_address(view), count, _FORMATS[kind], not view.readonly, view)
 
 
 class _Buffer(ctypes.Structure):  # Py_buffer

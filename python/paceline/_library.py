@@ -15,7 +15,7 @@ from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64
 from paceline._errors import KINDS, PacelineError
 from paceline._interface import (
     AGAIN, BAD_REQUEST, CANCELLED, DONE, FLOAT32, RELEASE, WORKER,
-    Call, CommunicatorInfo, CommunicatorOptions, Error, Info, Place, Step, Tensor, Verdict,
+    Error, Info, Place, Step, Tensor, Verdict,
 )
 from paceline._loading import load
 
@@ -259,41 +259,3 @@ def step_done(node: Handle, samples: int, loss: float, phase_seconds: Sequence[f
     stopping = c_int32()
     _call("paceline_step_done", node, byref(step), byref(stopping))
     return stopping.value != 0
-
-
-# ---- collective operations
-
-
-def communicator_open(options: CommunicatorOptions) -> Handle:
-    options.size = ctypes.sizeof(CommunicatorOptions)
-    return _made("paceline_communicator_open", byref(options))
-
-
-def communicator_group(parent: Handle, number: int, ranks: Sequence[int]) -> Handle:
-    return _made("paceline_communicator_group", parent, number, (c_int32 * len(ranks))(*ranks), len(ranks))
-
-
-def communicator_describe(communicator: Handle) -> CommunicatorInfo:
-    info = CommunicatorInfo(size=ctypes.sizeof(CommunicatorInfo))
-    _call("paceline_communicator_describe", communicator, byref(info))
-    return info
-
-
-def collective(communicator: Handle, call: Call) -> Handle:
-    call.size = ctypes.sizeof(Call)
-    return _made("paceline_collective", communicator, byref(call))
-
-
-def wait(request: Handle, seconds: float) -> bool:
-    return _call("paceline_wait", request, seconds)
-
-
-def request_choice(request: Handle) -> str:
-    return _text("paceline_request_choice", request)
-
-
-def part(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """The first of the elements that belong to `rank`, and how many."""
-    first, length = c_int64(), c_int64()
-    _call("paceline_part", count, ranks, rank, byref(first), byref(length))
-    return first.value, length.value

@@ -22,7 +22,7 @@ import weakref
 from collections.abc import Sequence
 from types import TracebackType
 
-from paceline import _interface, _library
+from paceline import _ending, _interface, _library, _library_ranks
 from paceline._arrays import Elements, elements
 from paceline._errors import PacelineError
 from paceline._waiting import wait
@@ -59,7 +59,7 @@ class Link:
 
 def part(count: int, ranks: int, rank: int) -> slice:
     """The elements of a message of `count` that belong to `rank` in reduce-scatter and allgather."""
-    first, length = _library.part(count, ranks, rank)
+    first, length = _library_ranks.part(count, ranks, rank)
     return slice(first, first + length)
 
 
@@ -72,11 +72,11 @@ class Request:
 
     def wait(self, seconds: float = math.inf) -> bool:
         """True: the operation is over and the arrays are the caller's again. False: `seconds` have passed. Raises why it failed."""
-        return wait(lambda limit: _library.wait(self._handle, limit), seconds)
+        return wait(lambda limit: _library_ranks.wait(self._handle, limit), seconds)
 
     def choice(self) -> str:
         """How it runs: "lp with blocks of 65536 bytes, predicted 0.0086 s"."""
-        return _library.request_choice(self._handle)
+        return _library_ranks.request_choice(self._handle)
 
     def __del__(self) -> None:
         if hasattr(self, "_handle"):
@@ -132,20 +132,38 @@ class Communicator:
             job_key_file=job_key_file.encode(),
             security=security.encode(),
         )
-        self._describe(_library.communicator_open(options))
+        self._describe(_library_ranks.communicator_open(options), is_group=False)
 
-    def _describe(self, handle: int) -> None:
-        self._handle = handle
+    def _describe(self, handle: int, is_group: bool) -> None:
+        self._open_handle: int | None = handle
+        self._is_group = is_group
         _open.add(self)
-        info = _library.communicator_describe(handle)
+        info = _library_ranks.communicator_describe(handle)
         self.rank, self.ranks = info.rank, info.ranks
         self.link = Link(info.alpha, info.beta, info.gamma, info.residual)
 
     def group(self, number: int, ranks: Sequence[int]) -> Communicator:
-        """Some of the ranks, ascending and with this one among them. `number`: 1 to 16317, the same on all of them, used once."""
+        """Some of the ranks, ascending and with this one among them. `number`: above 0, the same on all of them, used once. Ranks that give it
+        different lists all fail with a sentence that names two of them and their lists, and so does who calls something there after another
+        of its ranks has closed it. At most 16254 are open at a time."""
         made = Communicator.__new__(Communicator)
-        made._describe(_library.communicator_group(self._handle, number, ranks))
+        made._describe(_library_ranks.communicator_group(self._handle, number, ranks), is_group=True)
         return made
+
+    def gone(self) -> list[int]:
+        """The ranks that have left or are lost."""
+        return _library_ranks.communicator_gone(self._handle, self.ranks)
+
+    def is_awaited(self) -> bool:
+        """Whether another rank has begun the operation that comes next here, as far as this one has heard."""
+        return _library_ranks.communicator_awaited(self._handle)
+
+    @property
+    def _handle(self) -> int:
+        handle: int | None = getattr(self, "_open_handle", None)
+        if handle is None:
+            raise PacelineError("the communicator is closed already", code="handle", subject="communicator")
+        return handle
 
     def start(
         self,
@@ -173,7 +191,7 @@ class Communicator:
         )
         if number != _interface.BARRIER:
             arrays = self._arrays(call, number, root, array, output)
-        return Request(_library.collective(self._handle, call), arrays)
+        return Request(_library_ranks.collective(self._handle, call), arrays)
 
     def _arrays(self, call: _interface.Call, operation: int, root: int, array: object, output: object) -> list[Elements]:
         given = elements(array, "array")
@@ -226,9 +244,15 @@ class Communicator:
         self.start("barrier").wait()
 
     def close(self, seconds: float = 10.0) -> None:
-        """Leaves, once its groups and requests are gone too. Any number of times."""
-        handle = self.__dict__.pop("_handle", None)
+        """Leaves, once its groups and requests are gone too. Any number of times. While an exception is on its way the others hear that this rank has
+        failed, and why, instead of that it has finished."""
+        self._close(seconds, _ending.on_its_way())
+
+    def _close(self, seconds: float, failure: str) -> None:
+        handle = self.__dict__.pop("_open_handle", None)
         if handle is not None:
+            if failure and not self._is_group:
+                _library_ranks.communicator_fail(handle, failure)
             _library.close(handle, seconds)
 
     def __enter__(self) -> Communicator:
@@ -239,7 +263,7 @@ class Communicator:
 
     def __del__(self) -> None:
         try:
-            self.close()
+            self._close(10.0, "")
         except PacelineError:
             pass  # of a parent process
 
@@ -255,4 +279,4 @@ def _leave() -> None:
     """Of a script that has closed none: what runs on threads of the library must not outlive what it uses."""
     for communicator in list(_open):
         with contextlib.suppress(PacelineError):
-            communicator.close(1.0)
+            communicator._close(1.0, _ending.uncaught())

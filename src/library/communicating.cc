@@ -18,7 +18,7 @@ int32_t paceline_communicator_open(const paceline_communicator_options* options,
   });
 }
 
-int32_t paceline_communicator_group(paceline_communicator* parent, int32_t id, const int32_t* ranks, size_t count,
+int32_t paceline_communicator_group(paceline_communicator* parent, int64_t id, const int32_t* ranks, size_t count,
                                     paceline_communicator** group, paceline_error* error) {
   return guarded(error, [&]() -> Status {
     PACELINE_ASSIGN_OR_RETURN(const auto used, use<Ranks>(parent));
@@ -38,6 +38,36 @@ int32_t paceline_communicator_describe(const paceline_communicator* communicator
     PACELINE_ASSIGN_OR_RETURN(const auto used, use<Ranks>(communicator));
     PACELINE_RETURN_IF_ERROR(check_size(info, "info"));
     write_struct(used->info(), info);
+    return {};
+  });
+}
+
+int32_t paceline_communicator_gone(paceline_communicator* communicator, uint8_t* gone, size_t count, paceline_error* error) {
+  return guarded(error, [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(const auto used, use<Ranks>(communicator));
+    PACELINE_RETURN_IF_ERROR(check_given(gone, "gone"));
+    if (count != static_cast<std::size_t>(used->all().size()))
+      return refusal("illegal", "count", "room for {} ranks; the communicator has {}", count, used->all().size());
+    std::fill_n(gone, count, std::uint8_t{0});
+    for (const int rank : used->all().gone()) gone[rank] = 1;
+    return {};
+  });
+}
+
+int32_t paceline_communicator_awaited(paceline_communicator* communicator, int32_t* awaited, paceline_error* error) {
+  return guarded(error, [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(const auto used, use<Ranks>(communicator));
+    PACELINE_RETURN_IF_ERROR(check_given(awaited, "awaited"));
+    *awaited = used->all().is_awaited() ? 1 : 0;
+    return {};
+  });
+}
+
+int32_t paceline_communicator_fail(paceline_communicator* communicator, const char* why, paceline_error* error) {
+  return guarded(error, [&]() -> Status {
+    PACELINE_ASSIGN_OR_RETURN(const auto used, use<Ranks>(communicator));
+    PACELINE_RETURN_IF_ERROR(check_given(why, "why"));
+    used->fail(why);
     return {};
   });
 }

@@ -170,14 +170,12 @@ Result<std::shared_ptr<Ranks>> Ranks::open(const paceline_communicator_options& 
   return ranks;
 }
 
-Result<std::shared_ptr<Ranks>> Ranks::group(std::int32_t id, std::span<const std::int32_t> ranks) const {
-  if (id < 1 || id >= static_cast<int>(collectives::kFirstPairGroup)) {
-    return refusal("illegal", "id", "group {} cannot be; legal: 1 to {}", id, static_cast<int>(collectives::kFirstPairGroup) - 1);
-  }
+Result<std::shared_ptr<Ranks>> Ranks::group(std::int64_t id, std::span<const std::int32_t> ranks) const {
+  if (id < 1) return refusal("illegal", "id", "group {} cannot be; legal: 1 and more", id);
   const std::lock_guard lock(ids_->mutex);
   if (ids_->used.contains(id)) return refusal("illegal", "id", "group {} was made before; each id is used once", id);
   auto group = std::make_shared<Ranks>();
-  PACELINE_ASSIGN_OR_RETURN(group->all_, all_->subgroup(static_cast<std::uint32_t>(id), {ranks.begin(), ranks.end()}));
+  PACELINE_ASSIGN_OR_RETURN(group->all_, all_->subgroup(static_cast<std::uint64_t>(id), {ranks.begin(), ranks.end()}));
   ids_->used.insert(id);
   group->ids_ = ids_;
   group->process_ = process_;

@@ -19,7 +19,9 @@ class Ranks final : public Object {
 
   // Returns when all ranks are connected and the links are measured.
   static Result<std::shared_ptr<Ranks>> open(const paceline_communicator_options& options);
-  Result<std::shared_ptr<Ranks>> group(std::int32_t id, std::span<const std::int32_t> ranks) const;
+  Result<std::shared_ptr<Ranks>> group(std::int64_t id, std::span<const std::int32_t> ranks) const;
+  // What the others hear of when this process leaves.
+  void fail(const std::string& why) const { process_->fail(why); }
   const char* type() const override { return kType; }
 
   collectives::Communicator& all() { return *all_; }
@@ -29,7 +31,7 @@ class Ranks final : public Object {
   // Of the communicator and all its groups.
   struct GroupIds {
     std::mutex mutex;
-    std::set<std::int32_t> used;
+    std::set<std::int64_t> used;
   };
 
   std::shared_ptr<runtime::CollectiveProcess> process_;

@@ -112,12 +112,19 @@ Status CollectiveProcess::start() {
 CollectiveProcess::~CollectiveProcess() {
   if (driver_ != nullptr) {
     std::promise<void> left;
-    post([&] { endpoint_->close(kFarewell, [&] { left.set_value(); }); });
+    post([&] {
+      endpoint_->close(
+          kFarewell, [&] { left.set_value(); }, farewell_);
+    });
     left.get_future().wait();
     driver_.reset();
   }
   endpoint_.reset();
   engine_.reset();
+}
+
+void CollectiveProcess::fail(const std::string& why) {
+  post([this, why] { farewell_ = "it has failed: " + why; });
 }
 
 void CollectiveProcess::connect_to(Rank rank, const transport::Address& address) {

@@ -53,6 +53,8 @@ class CollectiveProcess final : public session::EndpointHandler {
 
   collectives::Engine& engine() { return *engine_; }
   void post(std::function<void()> work) { transport_->loop().post(std::move(work)); }
+  // Why this process leaves, for the others, instead of having finished. Any thread.
+  void fail(const std::string& why);
   // For the communicators of this process.
   collectives::Driver& driver() { return *driver_; }
   Rank rank() const { return options_.self; }
@@ -97,6 +99,7 @@ class CollectiveProcess final : public session::EndpointHandler {
   bool listed_ = false;                     // the list of addresses is known
   bool settled_ = false;
   std::promise<Status> ready_;
+  std::string farewell_ = "it has finished";
   std::unique_ptr<LoopDriver> driver_;
 };
 

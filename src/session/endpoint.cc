@@ -30,7 +30,9 @@ void Endpoint::set_identity(const wire::PeerName& self, std::uint64_t job, std::
 }
 void Endpoint::set_name(PeerId peer, const wire::PeerName& name) { state_->set_name(peer, name); }
 void Endpoint::drop(PeerId peer, const std::string& reason) { state_->drop(peer, reason); }
-void Endpoint::close(Duration limit, std::function<void()> done) { state_->close(limit, std::move(done)); }
+void Endpoint::close(Duration limit, std::function<void()> done, const std::string& farewell) {
+  state_->close(limit, std::move(done), farewell);
+}
 void Endpoint::set_egress(const scheduling::EgressRules& rules) { state_->set_egress(rules); }
 void Endpoint::observe(wire::EventSink* events) { state_->observe(events); }
 void Endpoint::tell(wire::Happening what, Rank peer, const wire::MessageHead& head) const { state_->tell(what, peer, head); }

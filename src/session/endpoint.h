@@ -135,10 +135,10 @@ class Endpoint {
 
   // Ends one session without waiting; the peer is told goodbye with the reason. on_peer_lost follows on this side (kCancelled).
   void drop(PeerId peer, const std::string& reason);
-  // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all, then calls `done` once. kFarewell
-  // is the limit where only last words are on their way.
+  // Waits until everything sent has been acknowledged (or `limit` is over), says goodbye to all with the farewell, then calls
+  // `done` once. kFarewell is the limit where only last words are on their way.
   static constexpr Duration kFarewell = std::chrono::seconds(1);
-  void close(Duration limit, std::function<void()> done);
+  void close(Duration limit, std::function<void()> done, const std::string& farewell = "it has finished");
 
   // Order of the messages sent from now on, and the window, when the job's schedule is known. Messages of the channel of values are
   // replies, all others pushes (scheduling/schedule.h).

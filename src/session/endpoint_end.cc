@@ -72,11 +72,12 @@ void EndpointState::drop(PeerId peer, const std::string& reason) {
   pump();
 }
 
-void EndpointState::close(Duration limit, std::function<void()> done) {
+void EndpointState::close(Duration limit, std::function<void()> done, const std::string& farewell) {
   PACELINE_CHECK(!common_.closing, "close() was called twice");
   common_.closing = true;
   common_.close_by = common_.now() + limit;
   done_ = std::move(done);
+  farewell_ = farewell;
   check_closed();
   liveness_.arm();
 }
@@ -90,7 +91,7 @@ void EndpointState::check_closed() {
     said_goodbye_ = true;
     common_.close_by = TimePoint::max();
     for (const auto& [id, peer] : common_.peers) {
-      if (peer->stage != Stage::kEnding) end(*peer, ErrorKind::kCancelled, "was left: this process is closing", "it has finished");
+      if (peer->stage != Stage::kEnding) end(*peer, ErrorKind::kCancelled, "was left: this process is closing", farewell_);
     }
     // Who is just proving something would try again and again, and find nobody.
     for (const auto& link : links_) {

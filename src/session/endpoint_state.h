@@ -42,7 +42,7 @@ class EndpointState {
   void observe(wire::EventSink* events) { events_ = events; }
   void tell(wire::Happening what, Rank peer, const wire::MessageHead& head) const;
   void drop(PeerId peer, const std::string& reason);
-  void close(Duration limit, std::function<void()> done);
+  void close(Duration limit, std::function<void()> done, const std::string& farewell);
   std::string address_of(PeerId peer) const;
   const EndpointCounters& counters();
   LinkState link() const;
@@ -104,6 +104,7 @@ class EndpointState {
   Doorbell doorbell_{common_, *this};
   Liveness liveness_{common_, dialler_, *this};
 
+  std::string farewell_;
   bool said_goodbye_ = false;
   std::function<void()> done_;
 

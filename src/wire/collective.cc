@@ -1,5 +1,7 @@
 #include "wire/collective.h"
 
+#include "wire/codec.h"
+
 namespace paceline::wire {
 namespace {
 
@@ -36,6 +38,30 @@ Result<CollectiveHead> unpack(const MessageHead& from) {
                      head.algorithm < kCollectiveAlgorithms;
   if (!legal) return error(ErrorKind::kCorrupt, "a message of a collective operation that does not exist ({:#010x})", bits);
   return head;
+}
+
+bool same_operation(CollectiveHead a, const CollectiveHead& b) {
+  a.index = b.index;
+  return a == b;
+}
+
+std::vector<std::byte> encode(const CollectiveGroup& group) {
+  Writer to;
+  to.put(group.name);
+  to.put_list(group.ranks, [](Writer& writer, Rank rank) { writer.put(rank.value); });
+  return to.take();
+}
+
+Result<CollectiveGroup> decode_collective_group(std::span<const std::byte> payload) {
+  Reader from(payload);
+  CollectiveGroup group;
+  group.name = from.get<std::uint64_t>();
+  group.ranks = from.get_list<Rank>(sizeof(std::int32_t), [](Reader& reader) { return Rank{reader.get<std::int32_t>()}; });
+  for (std::size_t i = 0; i < group.ranks.size(); ++i) {
+    if (group.ranks[i].value < 0 || (i > 0 && group.ranks[i] <= group.ranks[i - 1])) from.fail();
+  }
+  if (!from.finished() || group.ranks.empty()) return error(ErrorKind::kCorrupt, "a collective group message is malformed");
+  return group;
 }
 
 bool is_copied_collective(const MessageHead& head) {

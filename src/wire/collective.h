@@ -4,11 +4,13 @@
 //   unit        number of the operation in its group, counted from 1, modulo 2^32
 //   iteration   bits 0-39 count, 40-63 index
 //   detail      bits 0-3 kind, 4-7 dtype, 8-9 reduction, 10-12 algorithm, 13-25 root, 26-31 upper bits of the group
-//   flags       lower bits of the group
+//   flags       lower bits of the group, as the sender counts its groups
 //   layer       priority of the operation
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "wire/message.h"
@@ -41,6 +43,22 @@ struct CollectiveHead {
 
   bool operator==(const CollectiveHead&) const = default;
 };
+
+// Whether both mean the same operation; the index belongs to the message.
+bool same_operation(CollectiveHead a, const CollectiveHead& b);
+
+// The payload of a kCollectiveGroup.
+struct CollectiveGroup {
+  std::uint64_t name = 0;   // the same at all its ranks
+  std::vector<Rank> ranks;  // of the job, ascending
+
+  bool operator==(const CollectiveGroup&) const = default;
+};
+inline constexpr std::uint64_t kMostCollectiveGroupBytes = 12 + 4 * std::uint64_t{kMostCollectiveRanks};
+
+std::vector<std::byte> encode(const CollectiveGroup& group);
+// Errors: kCorrupt.
+Result<CollectiveGroup> decode_collective_group(std::span<const std::byte> payload);
 
 // Fills unit, detail, flags and iteration of `to`. Requires that all values are legal.
 void pack(const CollectiveHead& head, MessageHead& to);

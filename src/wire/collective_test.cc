@@ -67,6 +67,23 @@ TEST(Collective, WhatIsPackedIsReadAgain) {
   }
 }
 
+TEST(Collective, AGroupIsReadAsItWasWrittenAndNothingElseIs) {
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 1000; ++i) {
+    CollectiveGroup group{.name = random()};
+    for (std::int32_t rank = 0; rank < 50; ++rank) {
+      if (random() % 2 == 0) group.ranks.push_back(Rank{rank});
+    }
+    auto bytes = encode(group);
+    ASSERT_LE(bytes.size(), kMostCollectiveGroupBytes);
+    ASSERT_EQ(decode_collective_group(bytes).value(), group);
+    bytes.resize(random() % bytes.size());
+    ASSERT_EQ(decode_collective_group(bytes).status().kind(), ErrorKind::kCorrupt);
+  }
+  for (const auto& wrong : std::vector<std::vector<Rank>>{{}, {Rank{-1}}, {Rank{1}, Rank{1}}, {Rank{2}, Rank{1}}})
+    EXPECT_FALSE(decode_collective_group(encode(CollectiveGroup{.name = 1, .ranks = wrong})).ok());
+}
+
 TEST(Collective, AnyBitsAreRefusedOrReadSuchThatPackingGivesThemAgain) {
   std::mt19937_64 random(4);
   int legal = 0;

@@ -11,7 +11,7 @@ namespace {
 // By channel.
 constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kAlike,   MessageKind::kStateAsked,
                                                                MessageKind::kState,   MessageKind::kVerdict,
-                                                               MessageKind::kBarrier, MessageKind::kCollectiveFailed};
+                                                               MessageKind::kBarrier, MessageKind::kCollectiveClosed};
 
 }  // namespace
 

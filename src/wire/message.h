@@ -98,6 +98,10 @@ enum class MessageKind : std::uint8_t {
   kCollectiveReady,
   // no operation can go on; the payload is a Stop, wire/control.h
   kCollectiveFailed,
+  // the sender has made the group; the payload is a CollectiveGroup, wire/collective.h
+  kCollectiveGroup,
+  // the sender begins no operation of the group after this number; no payload
+  kCollectiveClosed,
 };
 
 constexpr Channel channel_of(MessageKind kind) {

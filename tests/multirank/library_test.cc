@@ -224,7 +224,7 @@ TEST(Library, ACallThatMakesNoSenseIsRefusedBeforeAnythingBeginsAndHarmsNobody) 
     Communicator closed, group;
     refused(start_barrier(closed), "the communicator is not open");
     EXPECT_NE(all.open({}).message().find("open already"), std::string::npos);
-    EXPECT_NE(group.open_group(all, 0, {0, 1}).message().find("group 0 cannot be; legal: 1 to 16317"), std::string::npos);
+    EXPECT_NE(group.open_group(all, 0, {0, 1}).message().find("group 0 cannot be; legal: 1 and more"), std::string::npos);
     EXPECT_NE(group.open_group(all, 1, {0, 2}).message().find("rank 2 of group 1 is no rank"), std::string::npos);
     EXPECT_NE(group.open_group(closed, 1, {0}).message().find("not open"), std::string::npos);
     Communicator again;

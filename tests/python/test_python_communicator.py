@@ -1,14 +1,16 @@
 """Collective operations from Python on arrays of any maker."""
 
 import array
+import ctypes
 import math
 import socket
+import threading
 
 import pytest
 from binding import on_threads
 
 import paceline
-from paceline import PacelineError, _library
+from paceline import PacelineError, _library_ranks
 from paceline.communicator import Link, part
 
 
@@ -36,6 +38,8 @@ def makers():
     return {
         "array": lambda values: array.array("f", values),
         "bytes": lambda values: memoryview(bytearray(array.array("f", values).tobytes())).cast("f"),
+        "ctypes": lambda values: (ctypes.c_float * len(values))(*values),
+        "ctypes int32": lambda values: (ctypes.c_int32 * len(values))(*(int(value) for value in values)),
         "numpy": lambda values: numpy.array(values, dtype=numpy.float32),
         "numpy float64": lambda values: numpy.array(values, dtype=numpy.float64),
         "numpy float16": lambda values: numpy.array(values, dtype=numpy.float16).reshape(2, -1),
@@ -50,7 +54,7 @@ def as_list(values):
     return [float(value) for value in flat]
 
 
-@pytest.mark.parametrize("maker", ["array", "bytes", "numpy", "numpy float64", "numpy float16", "torch", "torch bfloat16", "torch int32"])
+@pytest.mark.parametrize("maker", ["array", "bytes", "ctypes", "ctypes int32", "numpy", "numpy float64", "numpy float16", "torch", "torch bfloat16", "torch int32"])
 def test_every_operation_on_arrays_of_every_maker(maker):
     make = makers()[maker]
 
@@ -121,6 +125,7 @@ def test_a_call_that_makes_no_sense_is_refused_and_harms_nobody():
         refused("'tree' is no algorithm", lambda: communicator.allreduce(good, algorithm="tree"))
         refused("root 2 is no rank", lambda: communicator.broadcast(good, root=2))
         refused("is closed already", closed_use(communicator))
+        refused("format '<q'", lambda: communicator.allreduce((ctypes.c_int64 * 2)(1, 2)))
         communicator.allreduce(good)
         assert list(good) == [2, 4]
 
@@ -129,9 +134,94 @@ def test_a_call_that_makes_no_sense_is_refused_and_harms_nobody():
         handle = other._handle
         other.close()
         other.close()
-        return lambda: _library.communicator_describe(handle)
+        return lambda: _library_ranks.communicator_describe(handle)
 
     communicators(2, work)
     with pytest.raises(PacelineError, match="not neither"):
         paceline.Communicator(0)
     assert math.isclose(Link(1, 2, 3).residual, 0)
+
+
+def test_a_communicator_that_was_closed_says_so():
+    def work(communicator):
+        communicator.close()
+        for call in (lambda: communicator.allreduce(array.array("f", [1])), lambda: communicator.group(1, [0, 1]), communicator.barrier, communicator.gone, communicator.is_awaited):
+            with pytest.raises(PacelineError, match="the communicator is closed already"):
+                call()
+        communicator.close()
+
+    communicators(2, work)
+
+
+def test_ranks_that_make_a_group_of_different_lists_all_fail_with_both():
+    def work(communicator):
+        with pytest.raises(PacelineError, match=r"ranks 0 and [12] disagree on the ranks of a group: \[0, 1\] against \[0, 1, 2\]") as failed:
+            with communicator.group(2**40, [0, 1] if communicator.rank == 0 else [0, 1, 2]) as group:
+                group.allreduce(array.array("f", [1]))
+            communicator.barrier()  # who has asked nobody of another mind hears it here
+        assert failed.value.code == "disagree"
+
+    communicators(3, work)
+
+
+def test_groups_without_end_are_made_and_closed():
+    def work(communicator):
+        for number in range(1, 300):
+            with communicator.group(number, [0, 1]) as group:
+                value = array.array("f", [communicator.rank])
+                group.allreduce(value)
+                assert value[0] == 1
+        with pytest.raises(PacelineError, match="each id is used once"):
+            communicator.group(7, [0, 1])
+
+    communicators(2, work)
+
+
+def test_who_begins_something_in_a_group_that_another_rank_has_closed_hears_who():
+    closed = threading.Event()
+
+    def work(communicator):
+        group = communicator.group(1, [0, 1])
+        group.allreduce(array.array("f", [1]))
+        if communicator.rank == 0:
+            group.close()
+            closed.set()
+            failed.wait(60)
+            return
+        assert closed.wait(60)
+        with pytest.raises(PacelineError, match=r"rank 0 has closed the group of ranks \[0, 1\], in which rank 1 begins operation 2, allreduce"):
+            group.allreduce(array.array("f", [1]))
+        failed.set()
+
+    failed = threading.Event()
+    communicators(2, work)
+
+
+def test_what_another_rank_has_begun_and_who_has_gone_is_seen():
+    def work(communicator):
+        value = array.array("f", [communicator.rank])
+        if communicator.rank == 0:
+            communicator.allreduce(value)
+            communicator.broadcast(value, root=1)
+            return
+        while not communicator.is_awaited():
+            pass
+        communicator.allreduce(value)
+        assert communicator.gone() == []
+        communicator.broadcast(value, root=1)
+        while communicator.gone() != [0]:
+            pass
+
+    communicators(2, work)
+
+
+def test_a_rank_that_leaves_with_an_exception_is_said_to_have_failed():
+    def work(communicator):
+        communicator.barrier()
+        if communicator.rank == 0:
+            raise ValueError("no such sample")
+        with pytest.raises(PacelineError, match="said goodbye: it has failed: ValueError: no such sample"):
+            communicator.barrier()
+
+    with pytest.raises(ValueError, match="no such sample"):
+        communicators(2, work)

@@ -1,6 +1,7 @@
 #include "collectives/exec/communicator.h"
 
 #include <algorithm>
+#include <future>
 
 #include "base/log.h"
 
@@ -200,10 +201,8 @@ Result<Request> Communicator::start(const Call& call) {
     in_flight_.push_back(area);
   }
   number_ = state->number;
-  const auto begin = [&engine = engine_, job, state] {
-    engine.start(std::move(*job), [state](const Status& status) { state->finish(status); });
-  };
-  if (options_.driver == nullptr || !options_.driver->try_run(begin)) post_(begin);
+  run_on_loop(
+      [&engine = engine_, job, state] { engine.start(std::move(*job), [state](const Status& status) { state->finish(status); }); });
   return Request(std::move(state));
 }
 
@@ -212,24 +211,51 @@ Status Communicator::run(const Call& call) {
   return request.wait();
 }
 
-Result<std::unique_ptr<Communicator>> Communicator::subgroup(std::uint32_t id, const std::vector<int>& ranks) const {
-  if (id == 0 || id > wire::kMostCollectiveGroup)
-    return error(ErrorKind::kBadRequest, "group {} cannot be; legal: 1 to {}", id, wire::kMostCollectiveGroup);
+Communicator::~Communicator() {
+  if (made_) run_on_loop([&engine = engine_, number = group_->id] { engine.close_group(number); });
+}
+
+void Communicator::run_on_loop(std::function<void()> work) {
+  if (options_.driver == nullptr || !options_.driver->try_run(work)) post_(std::move(work));
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::subgroup(std::uint64_t name, const std::vector<int>& ranks) {
+  if (name == 0) return error(ErrorKind::kBadRequest, "group {} cannot be; legal: 1 and more", name);
   Group group;
-  group.id = id;
   group.self = -1;
   for (const int rank : ranks) {
     if (rank < 0 || rank >= size()) {
-      return error(ErrorKind::kBadRequest, "rank {} of group {} is no rank of its parent; legal: 0 to {}", rank, id, size() - 1);
+      return error(ErrorKind::kBadRequest, "rank {} of group {} is no rank of its parent; legal: 0 to {}", rank, name, size() - 1);
     }
     const Rank in_job = group_->ranks[static_cast<std::size_t>(rank)];
     if (!group.ranks.empty() && !(group.ranks.back() < in_job))
-      return error(ErrorKind::kBadRequest, "the ranks of group {} are not ascending", id);
+      return error(ErrorKind::kBadRequest, "the ranks of group {} are not ascending", name);
     if (rank == group_->self) group.self = group.size();
     group.ranks.push_back(in_job);
   }
-  if (group.self < 0) return error(ErrorKind::kBadRequest, "rank {} is not in group {}", group_->self, id);
-  return std::make_unique<Communicator>(engine_, post_, std::move(group), options_);
+  if (group.self < 0) return error(ErrorKind::kBadRequest, "rank {} is not in group {}", group_->self, name);
+  PACELINE_ASSIGN_OR_RETURN(group.id, engine_.number_of_group(name));
+  auto made = std::make_unique<Communicator>(engine_, post_, std::move(group), options_);
+  made->made_ = true;
+  run_on_loop([&engine = engine_, ranks = made->group_, name] { engine.open_group(*ranks, name); });
+  return made;
+}
+
+bool Communicator::is_awaited() {
+  std::promise<bool> told;
+  const std::lock_guard lock(starting_);
+  run_on_loop([&] { told.set_value(engine_.is_awaited(group_->id, number_ + 1)); });
+  return told.get_future().get();
+}
+
+std::vector<int> Communicator::gone() {
+  std::promise<std::vector<Rank>> told;
+  run_on_loop([&] { told.set_value(engine_.gone()); });
+  std::vector<int> ranks;
+  for (const Rank rank : told.get_future().get()) {
+    if (const int place = group_->place_of(rank); place >= 0) ranks.push_back(place);
+  }
+  return ranks;
 }
 
 }  // namespace paceline::collectives

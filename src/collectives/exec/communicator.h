@@ -75,6 +75,7 @@ class Communicator {
   Communicator(Engine& engine, Post post, Group group, CommunicatorOptions options);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
+  ~Communicator();
 
   // Begins an operation. Errors: kBadRequest naming what is wrong with the call, and nothing has begun; the reason of the first
   // failure. Throws std::bad_alloc when there is no memory for a copy of the input: nothing has begun either.
@@ -82,9 +83,14 @@ class Communicator {
   // The same, and waits.
   Status run(const Call& call);
 
-  // Some of the ranks, by their number in this group, ascending and with this process among them. `id`: above 0, the same on all of
-  // them, used once in a job by each rank.
-  Result<std::unique_ptr<Communicator>> subgroup(std::uint32_t id, const std::vector<int>& ranks) const;
+  // Some of the ranks, by their number in this group, ascending and with this process among them. `name`: above 0, the same on all
+  // of them, used once in a job by each rank. Destroying it tells the others that this rank calls nothing more there.
+  Result<std::unique_ptr<Communicator>> subgroup(std::uint64_t name, const std::vector<int>& ranks);
+
+  // Ranks of this group, by their number in it, that have left or are lost.
+  std::vector<int> gone();
+  // Whether another rank has begun the operation that comes next here, as far as this one has heard.
+  bool is_awaited();
 
   int rank() const { return group_->self; }
   int size() const { return group_->size(); }
@@ -96,6 +102,8 @@ class Communicator {
     const std::byte* end;
   };
 
+  // On the loop, in the order of these calls.
+  void run_on_loop(std::function<void()> work);
   Status check_in_flight(const Call& call);
   std::vector<InFlight> areas_of(const Call& call) const;
 
@@ -103,6 +111,7 @@ class Communicator {
   Post post_;
   std::shared_ptr<const Group> group_;
   CommunicatorOptions options_;
+  bool made_ = false;  // by subgroup()
 
   std::mutex starting_;  // what follows
   CallPlanner planner_;

@@ -30,6 +30,18 @@ void EagerCredit::on_begun(Rank from, const wire::CollectiveHead& operation) {
   sent.bytes = 0;
 }
 
+void EagerCredit::on_closed(std::uint32_t group) {
+  for (Peer& peer : peers_) {
+    if (const auto sent = peer.sent.find(group); sent != peer.sent.end()) sent->second.asked = true;
+  }
+}
+
+void EagerCredit::forget(std::uint32_t group) {
+  for (Peer& peer : peers_) {
+    if (const auto sent = peer.sent.extract(group); !sent.empty()) peer.bytes -= sent.mapped().bytes;
+  }
+}
+
 std::vector<wire::CollectiveHead> EagerCredit::to_ask_about(Rank peer, std::uint32_t group) {
   std::vector<wire::CollectiveHead> operations;
   for (auto& [of, sent] : at(peer).sent) {

@@ -35,6 +35,10 @@ class EagerCredit {
   bool take(Rank to, const wire::CollectiveHead& operation, std::int64_t bytes);
   // `from` says something of an operation: it has begun it.
   void on_begun(Rank from, const wire::CollectiveHead& operation);
+  // This rank begins no operation of the group any more: it is asked about none.
+  void on_closed(std::uint32_t group);
+  // Nothing of the group can come any more.
+  void forget(std::uint32_t group);
   // Whose beginning would give room for the peer, the newest of each group but `group`; each is named once.
   std::vector<wire::CollectiveHead> to_ask_about(Rank peer, std::uint32_t group);
 

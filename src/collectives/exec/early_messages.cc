@@ -43,6 +43,21 @@ void EarlyMessages::on_lost(Rank peer) {
   }
 }
 
+void EarlyMessages::forget(std::uint32_t group) {
+  const auto first = waiting_.lower_bound({group, 0}), last = waiting_.lower_bound({group + 1, 0});
+  for (auto at = first; at != last; ++at) {
+    for (const EarlyMessage& message : at->second) {
+      if (message.block) bytes_of(message.from) -= static_cast<std::int64_t>(message.block.bytes().size());
+    }
+  }
+  waiting_.erase(first, last);
+}
+
+bool EarlyMessages::has(const Key& operation) const {
+  const auto waiting = waiting_.find(operation);
+  return waiting != waiting_.end() && !waiting->second.empty();
+}
+
 std::vector<EarlyMessage> EarlyMessages::take(const Key& operation) {
   auto taken = waiting_.extract(operation);
   if (taken.empty()) return {};

@@ -37,8 +37,12 @@ class EarlyMessages {
   void on_arrived(Rank from, const wire::CollectiveHead& head, std::span<const std::byte> payload);
   // A message without payload.
   void add(Rank from, const wire::CollectiveHead& head, bool ready);
+  // Nothing of the group can come any more, and nobody begins its operations.
+  void forget(std::uint32_t group);
   // Nothing comes of the peer any more: what has not arrived is no message.
   void on_lost(Rank peer);
+  // Whether anything has come for the operation.
+  bool has(const Key& operation) const;
   // The operation begins: what has come for it.
   std::vector<EarlyMessage> take(const Key& operation);
 

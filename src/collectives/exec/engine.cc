@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "collectives/exec/link_measurement.h"
+
 namespace paceline::collectives {
 namespace {
 
@@ -13,24 +15,30 @@ using wire::MessageKind;
 
 constexpr std::size_t kRemembered = 64;             // operations of a group whose description is kept
 constexpr std::uint64_t kMostReasonBytes = 65'536;  // of a failure
-constexpr std::uint32_t kMostIds = (1U << 31) - 1;  // an operation is the upper half of a ticket, below what marks copies
-constexpr std::uint64_t kCopyTicket = std::uint64_t{1} << 63;
+
+Status check_kind(const MessageHead& head) {
+  const bool ours = head.kind == MessageKind::kCollective || head.kind == MessageKind::kCollectiveReady ||
+                    head.kind == MessageKind::kCollectiveFailed || head.kind == MessageKind::kCollectiveGroup ||
+                    head.kind == MessageKind::kCollectiveClosed;
+  return ours ? Status()
+              : error(ErrorKind::kCorrupt, "a message of kind {}, which is none of a collective", static_cast<int>(head.kind));
+}
 
 }  // namespace
 
 Engine::Engine(Rank self, std::int32_t ranks, session::Sender& sender)
-    : self_(self), ranks_(ranks), sender_(sender), credit_(ranks), early_(self, ranks, pool_) {}
+    : self_(self),
+      ranks_(ranks),
+      sender_(sender),
+      book_(self, kFirstPairGroup),
+      credit_(ranks),
+      early_(self, ranks, pool_),
+      copies_(pool_) {}
 Engine::~Engine() = default;
 
 Engine::Live* Engine::find(const Key& key) {
   const auto found = live_.find(key);
   return found == live_.end() ? nullptr : found->second.get();
-}
-
-int Engine::place_in(const Live& live, Rank rank) const {
-  const auto& ranks = live.job.group->ranks;
-  const auto found = std::lower_bound(ranks.begin(), ranks.end(), rank);
-  return found != ranks.end() && *found == rank ? static_cast<int>(found - ranks.begin()) : -1;
 }
 
 void Engine::start(Job job, Done done) {
@@ -40,6 +48,7 @@ void Engine::start(Job job, Done done) {
   past.last = key.second;
   past.recent.push_back(job.head);
   if (past.recent.size() > kRemembered) past.recent.pop_front();
+  latest_ = std::max(latest_, job.priority);
   auto runner = make_runner(job);
   if (!runner) return end_without_memory(job, done);
   last_id_ = last_id_ % kMostIds + 1;
@@ -90,9 +99,10 @@ void Engine::send_ready(Rank to, CollectiveHead operation, std::uint32_t index, 
   sender_.send(to, head, {}, kNoTicket);
 }
 
-// The operation has begun here too.
+// The operation has begun here too. Nothing of a group leaves after the word that it is closed, which says it too.
 void Engine::answer(Rank from, const CollectiveHead& theirs, Layer priority) {
-  if (theirs.index == wire::kAsksBack) send_ready(from, theirs, 0, priority);
+  if (theirs.index == wire::kAsksBack && !book_.is_closed_here(theirs.group))
+    send_ready(from, theirs, 0, std::min(priority, latest_));
 }
 
 // What came before the operation was begun here. The operation may be over when this returns an error or somebody disagreed.
@@ -102,7 +112,7 @@ Status Engine::take_early(Live& live) {
   Status problem;
   for (EarlyMessage& early : taken) {
     const auto bytes = early.block ? early.block.bytes().size() : 0;
-    const int peer = place_in(live, early.from);
+    const int peer = live.job.group->place_of(early.from);
     if (peer < 0 || !same_operation(live.job.head, early.head)) {
       foreign = &early;
       if (early.block && !early.complete) ignored_.push_back({early.from, std::move(early.block)});  // it still arrives
@@ -142,33 +152,13 @@ bool Engine::send(Live& live, const Runner::Send& send) {
   own.index = send.payload.empty() ? live.runner.program().cut : send.index;
   pack(own, head);
   std::span<const std::byte> payload = send.payload;
-  const auto copy = try_copy(to, head, payload);
-  sender_.send(to, head, payload, copy ? *copy : std::uint64_t{live.id} << 32 | send.action);
-  if (copy) live.runner.on_delivered(send.action);
-  return copy.has_value();
-}
-
-std::optional<std::uint64_t> Engine::try_copy(Rank to, const MessageHead& head, std::span<const std::byte>& payload) {
-  const auto bytes = static_cast<std::int64_t>(payload.size());
-  if (!wire::is_copied_collective(head) || copied_bytes_ + bytes > kMostCopiedBytes || lost_.contains(to)) return std::nullopt;
-  if (bytes == 0) return kNoTicket;
-  if (free_copies_.empty()) {
-    free_copies_.push_back(static_cast<std::uint32_t>(copies_.size()));
-    copies_.emplace_back();
-  }
-  const std::uint32_t at = free_copies_.back();
-  free_copies_.pop_back();
-  copies_[at] = {to, pool_.take(payload.size())};
-  std::memcpy(copies_[at].block.bytes().data(), payload.data(), payload.size());
-  payload = copies_[at].block.bytes();
-  copied_bytes_ += bytes;
-  return kCopyTicket | at;
-}
-
-void Engine::drop_copy(std::uint32_t at) {
-  copied_bytes_ -= static_cast<std::int64_t>(copies_[at].block.bytes().size());
-  copies_[at].block = {};
-  free_copies_.push_back(at);
+  const bool copied = wire::is_copied_collective(head) && !lost_.contains(to) &&
+                      copies_.bytes() + static_cast<std::int64_t>(payload.size()) <= kMostCopiedBytes;
+  std::uint64_t ticket = std::uint64_t{live.id} << 32 | send.action;
+  if (copied) ticket = payload.empty() ? kNoTicket : kCopyTicket | copies_.take(to, payload);
+  sender_.send(to, head, payload, ticket);
+  if (copied) live.runner.on_delivered(send.action);
+  return copied;
 }
 
 void Engine::finish_if_over(const Key& key) {
@@ -198,13 +188,6 @@ void Engine::finish_all_that_can() {
 
 // Messages.
 
-Status Engine::check_kind(const MessageHead& head) {
-  const bool ours = head.kind == MessageKind::kCollective || head.kind == MessageKind::kCollectiveReady ||
-                    head.kind == MessageKind::kCollectiveFailed;
-  return ours ? Status()
-              : error(ErrorKind::kCorrupt, "a message of kind {}, which is none of a collective", static_cast<int>(head.kind));
-}
-
 Result<std::span<std::byte>> Engine::ignore(Rank from, const MessageHead& head) {
   ignored_.push_back({from, pool_.take(head.payload_bytes)});
   return ignored_.back().block.bytes();
@@ -224,11 +207,19 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
     reason.resize(head.payload_bytes);
     return std::span(reason);
   }
-  PACELINE_ASSIGN_OR_RETURN(const CollectiveHead theirs, unpack(head));
-  if (head.kind == MessageKind::kCollectiveReady) return error(ErrorKind::kCorrupt, "a payload where none belongs");
-  if (!failure_.ok() || complained_) return ignore(from, head);
+  if (head.kind == MessageKind::kCollectiveReady || head.kind == MessageKind::kCollectiveClosed)
+    return error(ErrorKind::kCorrupt, "a payload where none belongs");
+  if (head.kind == MessageKind::kCollectiveGroup) {
+    if (head.payload_bytes > wire::kMostCollectiveGroupBytes)
+      return error(ErrorKind::kCorrupt, "a group of {} bytes; at most {} are legal", head.payload_bytes,
+                   wire::kMostCollectiveGroupBytes);
+    return ignore(from, head);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const auto read_head, read(from, head));
+  if (!read_head || !failure_.ok() || complained_) return ignore(from, head);
+  const CollectiveHead& theirs = *read_head;
   if (Live* live = find({theirs.group, theirs.number})) {
-    const int peer = place_in(*live, from);
+    const int peer = live->job.group->place_of(from);
     if (peer < 0) return error(ErrorKind::kCorrupt, "a message for a group that rank {} is not in", from.value);
     if (!agrees(*live, from, theirs)) return ignore(from, head);
     if (const auto problem = misfit_of(*live, peer, theirs.index, head.payload_bytes)) {
@@ -241,6 +232,7 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
     on_foreign(from, head, theirs);
     return ignore(from, head);
   }
+  if (book_.is_closed_here(theirs.group)) return ignore(from, head);
   return early_.on_begin(from, theirs, head.payload_bytes);
 }
 
@@ -251,18 +243,22 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte>
       return one.from == from && one.block.bytes().data() == payload.data();
     });
     if (ignored != ignored_.end()) {
-      ignored_.erase(ignored);
+      if (head.kind == MessageKind::kCollectiveGroup) on_group_message(from, head, payload);
+      ignored_.erase(
+          std::ranges::find_if(ignored_, [&](const Ignored& one) { return one.block.bytes().data() == payload.data(); }));
       return;
     }
   }
-  const auto unpacked = unpack(head);
-  if (!unpacked.ok()) return fail(unpacked.status());
-  const CollectiveHead& theirs = *unpacked;
+  if (head.kind == MessageKind::kCollectiveClosed) return on_closed_message(from, head);
+  const auto said = read(from, head);
+  if (!said.ok()) return fail(said.status());
+  if (!*said) return;
+  const CollectiveHead& theirs = **said;
   const Key key{theirs.group, theirs.number};
   credit_.on_begun(from, theirs);
   const bool ready = head.kind == MessageKind::kCollectiveReady;
   if (Live* live = find(key)) {
-    const int peer = place_in(*live, from);
+    const int peer = live->job.group->place_of(from);
     if (peer < 0) return fail(error(ErrorKind::kCorrupt, "rank {} sent a message for a group that it is not in", from.value));
     if (head.payload_bytes == 0 && !agrees(*live, from, theirs)) return;
     if (ready) {
@@ -277,14 +273,18 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte>
     if (failure_.ok() && !complained_) pump(*live);
     return finish_if_over(key);
   }
-  if (!failure_.ok() || complained_) return;
+  if (!failure_.ok() || complained_ || (!is_over(theirs) && book_.is_closed_here(theirs.group))) return;
   if (head.payload_bytes == 0) return is_over(theirs) ? on_foreign(from, head, theirs) : early_.add(from, theirs, ready);
   early_.on_arrived(from, theirs, payload);
 }
 
-void Engine::on_delivered(Rank, wire::Channel, std::uint64_t ticket) {
+void Engine::on_delivered(Rank to, wire::Channel, std::uint64_t ticket) {
   if (ticket == kNoTicket) return;
-  if ((ticket & kCopyTicket) != 0) return drop_copy(static_cast<std::uint32_t>(ticket));
+  if ((ticket & kCopyTicket) != 0) return copies_.drop(static_cast<std::uint32_t>(ticket));
+  if ((ticket & kClosedTicket) != 0) {
+    book_.on_told(to, static_cast<std::uint32_t>(ticket));
+    return forget_if_over(static_cast<std::uint32_t>(ticket));
+  }
   const auto found = by_id_.find(static_cast<std::uint32_t>(ticket >> 32));
   if (found == by_id_.end()) return;
   const Key key = found->second;

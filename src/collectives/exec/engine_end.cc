@@ -10,11 +10,15 @@ using wire::CollectiveHead;
 using wire::MessageHead;
 using wire::MessageKind;
 
-// Whether both mean the same operation; the index belongs to the message.
-bool Engine::same_operation(CollectiveHead a, const CollectiveHead& b) {
-  a.index = b.index;
-  return a == b;
+namespace {
+
+// " of the group of ranks [0, 1]"
+std::string of_group(const GroupBook& book, std::uint32_t number) {
+  const auto ranks = book.ranks_of(number);
+  return ranks.empty() ? std::string() : fmt::format(" of the group of ranks {}", list_of(ranks));
 }
+
+}  // namespace
 
 // The others would wait for this rank.
 void Engine::end_without_memory(const Job& job, const Done& done) {
@@ -72,20 +76,21 @@ void Engine::complain(Rank from, const CollectiveHead& theirs, const CollectiveH
   const Status reason =
       error(ErrorKind::kBadRequest,
             "ranks {} and {} disagree on operation {}{}: {} against {}; all ranks must call the same operations in the same order",
-            std::min(self_, from).value, std::max(self_, from).value, own.number,
-            own.group == 0 ? std::string() : fmt::format(" of group {}", own.group), describe(own_first ? own : theirs),
-            describe(own_first ? theirs : own))
+            std::min(self_, from).value, std::max(self_, from).value, own.number, of_group(book_, own.group),
+            describe(own_first ? own : theirs), describe(own_first ? theirs : own))
           .because({"disagree", ""});
   fail(reason);
 }
 
 void Engine::tell(Rank to, const Status& reason) {
-  told_.push_back(encode(wire::stop_for(reason)));
+  const auto told = encode(wire::stop_for(reason));
+  std::span<const std::byte> payload = told;
   MessageHead head;
   head.kind = MessageKind::kCollectiveFailed;
   head.layer = wire::kControlLayer;
-  head.payload_bytes = told_.back().size();
-  sender_.send(to, head, told_.back(), kNoTicket);
+  head.payload_bytes = payload.size();
+  const std::uint64_t ticket = kCopyTicket | copies_.take(to, payload);
+  sender_.send(to, head, payload, ticket);
 }
 
 // Only rank 0 decides, so that of several reasons the same one counts everywhere. When it is lost, whoever fails first tells all:
@@ -136,11 +141,13 @@ void Engine::on_stall(std::uint32_t group, std::uint32_t number, Duration waited
 void Engine::part_with_lost(Live& live) {
   Status missed;
   for (const auto& [rank, reason] : lost_) {
-    const int peer = place_in(live, rank);
+    const int peer = live.job.group->place_of(rank);
     if (peer < 0) continue;
     if (missed.ok() && live.runner.needs(peer)) missed = reason;
     live.runner.on_lost(peer);
   }
+  if (const auto who = book_.left_before(live.job.head.group, live.job.head.number); who && missed.ok())
+    missed = left_too_early(book_, self_, *who, live.job.head);
   if (!missed.ok()) fail(missed);
 }
 
@@ -148,12 +155,10 @@ void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
   lost_.emplace(peer, reason);
   early_.on_lost(peer);
   std::erase_if(ignored_, [&](const Ignored& one) { return one.from == peer; });
-  for (std::uint32_t at = 0; at < copies_.size(); ++at) {
-    if (copies_[at].block && copies_[at].to == peer) drop_copy(at);
-  }
+  copies_.on_lost(peer);
   bool needed = false;
   for (const auto& [key, live] : live_) {
-    const int place = place_in(*live, peer);
+    const int place = live->job.group->place_of(peer);
     if (place < 0) continue;
     needed = needed || live->runner.needs(place);
     live->runner.on_lost(place);
@@ -162,6 +167,7 @@ void Engine::on_peer_lost(Rank peer, wire::Channel, const Status& reason) {
   const bool undecided = complained_ && peer == kJudge;
   if (undecided) complained_ = false;
   if (undecided || needed) fail(undecided ? complaint_ : reason);
+  for (const std::uint32_t group : book_.on_lost(peer)) forget_if_over(group);
   finish_all_that_can();
 }
 

@@ -185,6 +185,11 @@ std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std
   return legal;
 }
 
+int Group::place_of(Rank rank) const {
+  const auto found = std::ranges::lower_bound(ranks, rank);
+  return found != ranks.end() && *found == rank ? static_cast<int>(found - ranks.begin()) : -1;
+}
+
 Status validate(const Group& group, const Call& call, const Rules& rules) {
   // Some algorithms send it in one piece.
   static_assert(wire::kMaxMessageBytes <= static_cast<std::uint64_t>(wire::kMostCollectiveCount));

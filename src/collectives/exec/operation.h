@@ -38,6 +38,7 @@ struct Group {
   std::int32_t self = 0;    // place of this process in `ranks`
 
   std::int32_t size() const { return static_cast<std::int32_t>(ranks.size()); }
+  int place_of(Rank rank) const;  // in `ranks`; -1: it is not in the group
 };
 
 struct Call {

@@ -213,7 +213,7 @@ Outcome Communicator::open(const CommunicatorOptions& options) {
   });
 }
 
-Outcome Communicator::open_group(const Communicator& parent, int id, const std::vector<int>& ranks) {
+Outcome Communicator::open_group(const Communicator& parent, std::int64_t id, const std::vector<int>& ranks) {
   if (is_open()) return bad_request("the communicator is open already; use another one");
   if (!parent.is_open()) return bad_request("the parent of a group is not open; call open() first");
   return open_state(state_, [&](paceline_communicator** handle, paceline_error* error) {
