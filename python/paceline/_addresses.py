@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -39,15 +41,26 @@ def reserved_port(host: str) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def told(rank: int, store: Store, bind: str) -> Iterator[str]:
-    """Where rank 0 listens in a moment, which the others hear of in the store."""
+def told(rank: int, store: Store, bind: str, seconds: float) -> Iterator[tuple[str, str]]:
+    """What no other meeting is called, and where rank 0 listens in a moment, which the others hear of in the store. It stands there until all have come, or
+    rank 0 has given up: the same ranks may meet there again."""
     if rank == 0:
         with reserved_port(bind) as port:
-            address = launch.address(bind, port)
-            store.set("coordinator", address)
-            yield address
+            meeting, address = secrets.token_hex(8), launch.address(bind, port)
+            store.set("coordinator", f"{meeting} {address}")
+            try:
+                yield meeting, address
+            finally:
+                with contextlib.suppress(RuntimeError):
+                    store.delete_key("coordinator")
     else:
-        yield store.get("coordinator").decode()
+        try:
+            store.wait(["coordinator"], datetime.timedelta(seconds=seconds))
+        except RuntimeError as error:
+            first = str(error).splitlines()[0]
+            raise PacelineError(f"rank {rank} has not heard of rank 0 within {seconds:g} s: {first}", kind="deadline", code="absent", subject="rank 0") from None
+        meeting, _, address = store.get("coordinator").decode().partition(" ")
+        yield meeting, address
 
 
 def toward(host: str) -> str:

@@ -12,11 +12,11 @@ from paceline._errors import PacelineError
 from paceline._node import Place
 from paceline.torch.attach import attach
 from paceline.torch.clipping import Norm
+from paceline.torch.connected import GroupOptions
 from paceline.torch.hook import HookState, ddp_hook
 from paceline.torch.job import Job, clip_grad_norm_
 from paceline.torch.layer_profile import profile
 from paceline.torch.launching import launch
-from paceline.torch.process_group import GroupOptions
 
 _backend.register()
 

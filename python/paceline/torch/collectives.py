@@ -20,7 +20,7 @@ from paceline._errors import PacelineError
 from paceline.communicator import Communicator, Request
 from paceline.torch import sparse
 from paceline.torch.in_flight import InFlight
-from paceline.torch.reductions import COMBINED, Op, name_of, reduced
+from paceline.torch.reductions import Op, name_of, reduced
 
 TYPES = {
     torch.float32: _interface.FLOAT32,
@@ -40,6 +40,24 @@ def kind_of(tensor: Tensor) -> str:
 
 def elements(tensor: Tensor) -> Elements:
     return Elements(tensor.data_ptr(), tensor.numel(), TYPES[tensor.dtype], True, tensor)
+
+
+def dense_of(tensor: Tensor) -> Tensor:
+    """Its elements one behind the other, each where an element may stand; the tensor's own, where they are so."""
+    dense = tensor.detach().contiguous()
+    return dense.clone() if dense.data_ptr() % dense.element_size() else dense
+
+
+def put(to: Tensor, what: Tensor) -> None:
+    """Where several elements of `to` are one in memory, as expand() makes them, they have to be equal."""
+    strides = to.stride() if to.layout is torch.strided else ()
+    for dimension, (length, stride) in enumerate(zip(to.shape, strides)):
+        if stride == 0 and length > 1:
+            first = what.narrow(dimension, 0, 1)
+            if not torch.equal(what, first.expand_as(what)):
+                raise PacelineError("a tensor whose elements share memory, by expand(), would get elements that differ; give a contiguous one", subject="tensor")
+            to, what = to.narrow(dimension, 0, 1), first
+    to.copy_(what)
 
 
 def words(tensor: Tensor) -> Elements:
@@ -113,18 +131,12 @@ class Collectives:
     @staticmethod
     def _dense(tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
         """To be worked on in place, and what brings it back."""
-        given = tensor.detach()
-        if given.is_contiguous():
-            return given, None
-        dense = given.contiguous()
-        return dense, lambda: (given.copy_(dense))
+        given, dense = tensor.detach(), dense_of(tensor)
+        return dense, None if dense.data_ptr() == given.data_ptr() else lambda: put(given, dense)
 
     @staticmethod
     def _native(tensor: Tensor, op: Op) -> str | None:
-        if name_of(op) not in COMBINED:
-            raise PacelineError(f"{op} is no reduction of the backend \"paceline\"; legal: {', '.join(COMBINED)}", subject="op")
-        if name_of(op) in ("band", "bor", "bxor") and (tensor.is_floating_point() or tensor.is_complex()):
-            raise PacelineError(f"{name_of(op)} of {kind_of(tensor)}: bits are of whole numbers and bool", subject="op")
+        """What the library calls it, if it does it. lists has checked the rest."""
         name = next((mine for theirs, mine in REDUCTIONS.items() if op == theirs), None)
         return None if tensor.dtype not in TYPES or (name == "mean" and tensor.dtype is torch.int32) else name
 
@@ -135,16 +147,16 @@ class Collectives:
 
     def allreduce(self, tensor: Tensor, op: Op) -> InFlight:
         if tensor.layout is torch.sparse_coo and tensor.device.type == "cpu":
-            return sparse.allreduce(self, tensor, op)
+            return sparse.allreduce(self, tensor)
         refuse("all_reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
             if dense.dtype is torch.float32 and self._wire is not torch.float32 and reduction in ("sum", "mean"):
                 rounded = dense.to(self._wire)
-                return InFlight(self._start("allreduce", elements(rounded), reduction=reduction), lambda: tensor.detach().copy_(rounded))
+                return InFlight(self._start("allreduce", elements(rounded), reduction=reduction), lambda: put(tensor.detach(), rounded))
             return InFlight(self._start("allreduce", elements(dense), reduction=reduction), back)
         pending, parts = self._gathered(f"all_reduce ({name_of(op)})", dense)
-        return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))))
+        return pending.then(None, lambda: put(tensor.detach(), reduced(parts(), op)))
 
     def reduce(self, tensor: Tensor, root: int, op: Op) -> InFlight:
         """The other ranks' tensors stay as they are."""
@@ -154,11 +166,11 @@ class Collectives:
             if self._in_order and root != self.ranks - 1:  # the library adds in order to the last rank only, or to all
                 mine = dense.clone()
                 said = self.said(f"reduce ({name_of(op)}) of {dense.numel()} {kind_of(dense)} to rank {root}")
-                return said.then(self._start("allreduce", elements(mine), reduction=reduction), (lambda: tensor.detach().copy_(mine)) if self.rank == root else None)
+                return said.then(self._start("allreduce", elements(mine), reduction=reduction), (lambda: put(tensor.detach(), mine)) if self.rank == root else None)
             mine = dense if self.rank == root else dense.clone()
             return InFlight(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
         pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
-        return pending.then(None, lambda: (tensor.detach().copy_(reduced(parts(), op))) if self.rank == root else None)
+        return pending.then(None, lambda: put(tensor.detach(), reduced(parts(), op)) if self.rank == root else None)
 
     def broadcast(self, tensor: Tensor, root: int, told: bool = False) -> InFlight:
         """`told`: the ranks have told each other what they call."""
@@ -168,13 +180,13 @@ class Collectives:
             return InFlight(self._start("broadcast", elements(dense), root=root), back)
         held = padded(dense)
         said = InFlight(None) if told else self.said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
-        return said.then(self._start("broadcast", words(held), root=root), lambda: (tensor.detach().copy_(unpadded(held, dense))))
+        return said.then(self._start("broadcast", words(held), root=root), lambda: put(tensor.detach(), unpadded(held, dense)))
 
     def allgather(self, outputs: Sequence[Tensor], tensor: Tensor, told: bool = False) -> InFlight:
         """Each rank's tensor, of one size, to the outputs in the order of the ranks. `told`: as of broadcast."""
         refuse("all_gather", [tensor, *outputs])
         self._check_sizes("all_gather", outputs, tensor)
-        dense = tensor.detach().contiguous()
+        dense = dense_of(tensor)
         if dense.dtype in TYPES:
             whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype, device=HOST)
             moved = InFlight(self._start("allgather", elements(dense), elements(whole)))
@@ -185,14 +197,14 @@ class Collectives:
     def allgather_flat(self, output: Tensor, tensor: Tensor) -> InFlight:
         refuse("all_gather", [tensor, output])
         self._check_flat("all_gather", output, tensor)
-        if output.is_contiguous() and tensor.is_contiguous() and tensor.dtype in TYPES:
-            return InFlight(self._start("allgather", elements(tensor.detach()), elements(output.detach())))
+        if tensor.dtype in TYPES and dense_of(output).data_ptr() == output.data_ptr():
+            return InFlight(self._start("allgather", elements(dense_of(tensor)), elements(output.detach())))
         return self.allgather(list(output.detach().view(self.ranks, -1)), tensor)
 
     def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> InFlight:
         refuse("reduce_scatter", [tensor, output])
         self._check_flat("reduce_scatter", tensor, output)
-        given = tensor.detach().contiguous()
+        given = dense_of(tensor)
         if (reduction := self._native(given, op)) is not None:
             result = torch.empty(output.numel(), dtype=output.dtype, device=HOST)
             moved = InFlight(self._start("reduce-scatter", elements(given), elements(result), reduction=reduction))
@@ -219,10 +231,8 @@ class Collectives:
         return said.then(self.broadcast(whole, root, told=True)).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
-        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says. Returns when all ranks have said."""
-        refuse("all_to_all", [*inputs, *outputs])
-        if not len(outputs) == len(inputs) == self.ranks:
-            raise PacelineError(f"all_to_all: {len(inputs)} inputs and {len(outputs)} outputs; legal: {self.ranks} of each", subject="all_to_all")
+        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says. Returns when all ranks have said.
+        lists.alltoall() has checked them."""
         self.said(f"all_to_all of {kind_of(inputs[0])}").wait()
         sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32, device=HOST)
         sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32, device=HOST)
@@ -250,7 +260,7 @@ class Collectives:
     @staticmethod
     def _deal(outputs: Sequence[Tensor], parts: Sequence[Tensor]) -> None:
         for output, part in zip(outputs, parts, strict=True):
-            output.detach().copy_(part.view(output.shape))
+            put(output.detach(), part.view(output.shape))
 
     def _check_sizes(self, call: str, many: Sequence[Tensor], one: Tensor) -> None:
         if len(many) != self.ranks:

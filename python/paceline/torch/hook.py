@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket, PrefixStore
 
 from paceline._errors import PacelineError
-from paceline.torch import memory, process_group
+from paceline.torch import connected, memory
 from paceline.torch.alike import EVERY
 from paceline.torch.collectives import Collectives
 from paceline.torch.dropping import Dropping
@@ -27,7 +27,6 @@ from paceline.torch.in_flight import InFlight
 from paceline.torch.work import Completer
 
 LEGAL = "float32, bfloat16, float16, dropping:SHARE, dgc:SHARE (above 0 up to 1)"
-_states = 0  # of this process so far: each meets under a name of its own, in the same order on all ranks
 
 
 class HookState:
@@ -43,24 +42,22 @@ class HookState:
     def __init__(
         self, wire: str = "float32", *, group: dist.ProcessGroup | None = None, momentum: float | None = None, warm_up: int = 0, rank_order: bool = False, job_key_file: str = "", security: str = "auto"
     ) -> None:
-        global _states
         kind, share = parsed(wire)
         if momentum is not None and (kind != "dgc" or not 0 <= momentum < 1):
             raise PacelineError(f"HookState({wire!r}, momentum={momentum}); legal: 0 up to below 1, with dgc", code="illegal", subject="momentum")
-        if warm_up < 0 or (warm_up and kind in process_group.WIRES):
+        if warm_up < 0 or (warm_up and kind in connected.WIRES):
             raise PacelineError(f"HookState({wire!r}, warm_up={warm_up}); legal: iterations, 0 for none, with dropping and dgc", code="illegal", subject="warm_up")
         if not dist.is_initialized():
             raise PacelineError("HookState needs the process group of DistributedDataParallel: call init_process_group first", subject="group")
-        narrow = process_group.WIRES.get(kind, torch.float32)
+        narrow = connected.WIRES.get(kind, torch.float32)
         rank, ranks = dist.get_rank(group), dist.get_world_size(group)
         if rank < 0:
             raise PacelineError("HookState: this rank is not in the group", subject="group")
         whole = group or dist.group.WORLD
         assert whole is not None
-        store = PrefixStore(f"paceline hook {_states} {whole.group_name}", dist.distributed_c10d._get_default_store())
-        _states += 1
-        own = process_group.GroupOptions(rank_order=rank_order, job_key_file=job_key_file, security=security)
-        self.communicator = process_group.opened(rank, ranks, store, dist.distributed_c10d.default_pg_timeout, own)
+        store = PrefixStore(f"paceline hook {whole.group_name}", dist.distributed_c10d._get_default_store())
+        own = connected.GroupOptions(rank_order=rank_order, job_key_file=job_key_file, security=security)
+        self.communicator = connected.connect(rank, ranks, list(range(ranks)), store, dist.distributed_c10d.default_pg_timeout, own).communicator
         self._collectives = Hosted(Collectives(self.communicator, narrow, rank_order))
         self._dropping = Dropping(share, (0.9 if momentum is None else momentum) if kind == "dgc" else 0.0, warm_up) if kind in ("dropping", "dgc") else None
         self._wire = wire
@@ -69,9 +66,9 @@ class HookState:
 
     def close(self) -> None:
         """Leaves. Any number of times; a script that ends leaves by itself."""
-        self._completer.end(process_group.LEAVE)
-        self._collectives.end(process_group.LEAVE)
-        self.communicator.close(process_group.LEAVE)
+        self._completer.end(connected.LEAVE)
+        self._collectives.end(connected.LEAVE)
+        self.communicator.close(connected.LEAVE)
 
     def mean_of(self, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         gradients = bucket.buffer()
@@ -124,7 +121,7 @@ class HookState:
 
 
 def parsed(wire: str) -> tuple[str, float]:
-    if wire in process_group.WIRES:
+    if wire in connected.WIRES:
         return wire, 1.0
     found = re.fullmatch(r"(dropping|dgc):(\d*\.?\d+(?:[eE][-+]?\d+)?)", wire)
     if not found or not 0 < float(found.group(2)) <= 1:

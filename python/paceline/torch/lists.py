@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline._errors import PacelineError
-from paceline.torch.collectives import kind_of
+from paceline.torch.collectives import kind_of, put, refuse
 from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
-from paceline.torch.reductions import Op, combined
+from paceline.torch.reductions import Op, check, combined
 
 Tensors = Sequence[Tensor]
 
@@ -56,7 +56,7 @@ def dealt(pairs: Sequence[tuple[Tensor, Tensor]]) -> Callable[[], None]:
     def deal() -> None:
         with torch.no_grad():
             for to, what in pairs:
-                to.copy_(what if what.shape == to.shape else what.view(to.shape))
+                put(to, what if what.shape == to.shape else what.view(to.shape))
 
     return deal
 
@@ -76,6 +76,9 @@ def allreduce(calls: Hosted, tensors: Tensors, opts: Any) -> InFlight:
     if not tensors:
         raise wrong("all_reduce", "it requires non-empty tensor list")
     alike("all_reduce", tensors)
+    check("all_reduce", op_of(opts), tensors[0])
+    if tensors[0].layout is not torch.sparse_coo:
+        refuse("all_reduce", tensors)
     if len(tensors) == 1:
         return calls.allreduce(tensors[0], op_of(opts))
     mine = combined([tensor.detach() for tensor in tensors], op_of(opts))
@@ -94,6 +97,7 @@ def allreduce_coalesced(calls: Hosted, tensors: Tensors, opts: Any) -> InFlight:
             raise wrong(call, f"tensors must all have the same type; that at index {index} is {kind_of(tensor)}, the first {kind_of(tensors[0])}")
     if tensors[0].layout is not torch.strided:
         raise wrong(call, f"unsupported layout {str(tensors[0].layout).removeprefix('torch.')}; give dense tensors")
+    check(call, op_of(opts), tensors[0])
     if len(tensors) == 1:
         return calls.allreduce(tensors[0], op_of(opts))
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
@@ -107,6 +111,7 @@ def reduce(calls: Hosted, tensors: Tensors, opts: Any) -> InFlight:
         raise wrong("reduce", f"invalid root tensor {opts.rootTensor}; legal: 0")
     if len(tensors) != 1:
         raise wrong("reduce", f"it requires a single-element tensor list, and has {len(tensors)}")
+    check("reduce", op_of(opts), tensors[0])
     return calls.reduce(tensors[0], root, op_of(opts))
 
 
@@ -147,12 +152,29 @@ def allgather_coalesced(calls: Hosted, outputs: Sequence[Tensors], tensors: Tens
 
 def reduce_scatter(calls: Hosted, output: Tensor, inputs: Tensors, opts: Any) -> InFlight:
     """The parts may differ in size, if all ranks give the same sizes."""
+    check("reduce_scatter", op_of(opts), output)
     if len(inputs) != calls.ranks or len({tensor.numel() for tensor in inputs}) == 1:
         return calls.reduce_scatter(output, inputs, op_of(opts))
     alike("reduce_scatter", [inputs[calls.rank], output])
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
     own = torch.split(flat, [tensor.numel() for tensor in inputs])[calls.rank]
     return calls.allreduce(flat, op_of(opts)).then(None, dealt([(output, own)]))
+
+
+def reduce_scatter_flat(calls: Hosted, output: Tensor, tensor: Tensor, opts: Any) -> InFlight:
+    check("reduce_scatter", op_of(opts), tensor)
+    return calls.reduce_scatter_flat(output, tensor, op_of(opts))
+
+
+def alltoall(calls: Hosted, outputs: Tensors, inputs: Tensors) -> InFlight:
+    call = "all_to_all"
+    refuse(call, [*inputs, *outputs])
+    if not len(outputs) == len(inputs) == calls.ranks:
+        raise wrong(call, f"{len(inputs)} inputs and {len(outputs)} outputs; legal: {calls.ranks} of each")
+    for tensor in (*inputs, *outputs):
+        if tensor.dtype is not inputs[0].dtype:
+            raise wrong(call, f"invalid tensor type, {kind_of(tensor)} beside {kind_of(inputs[0])}; give the same for all")
+    return calls.alltoall(outputs, inputs)
 
 
 def only_root(call: str, rank: int, root: int, own: Sequence[Any], lists: Sequence[Any], words: tuple[str, str]) -> Sequence[Any]:

@@ -34,12 +34,13 @@ class MonitoredBarrier:
             return
         self._store.set(self._came(self._rank, self._calls), "")
         if not self._is_there(self._verdict(self._calls), seconds):
-            why = f"told nothing for {seconds:g} s"
+            why = f"which has told nothing for {seconds:g} s"
         elif said := self._store.get(self._verdict(self._calls)).decode():
-            why = f"says: {said}"
+            why = f"rank 0 says: {said}"
         else:
             return
-        raise PacelineError(f"Rank {self._rank} successfully reached monitoredBarrier, and rank 0 {why}", kind="deadline", subject="monitored_barrier")
+        words = f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0; {why}"
+        raise PacelineError(words, kind="deadline", subject="monitored_barrier")
 
     def _missing(self, seconds: float, wait_all_ranks: bool) -> str:
         """A sentence about the ranks that have not come, or nothing."""

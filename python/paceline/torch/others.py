@@ -58,7 +58,7 @@ class Others:
 
     def _meet(self, given: str, store: Store | None, bind: str) -> Communicator:
         place = self._place
-        with contextlib.nullcontext(given) if store is None else told(self._rank, store, bind) as address:
+        with contextlib.nullcontext(("", given)) if store is None else told(self._rank, store, bind, STALL) as (_, address):
             return Communicator(
                 self._rank, coordinator=address, ranks=self._workers, bind=bind or None, rank_order=True, connect_seconds=STALL, stall_seconds=STALL,
                 job_key_file=place.job_key_file, security=place.security,

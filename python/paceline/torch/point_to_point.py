@@ -1,18 +1,19 @@
-"""What one rank sends to another: each direction, and each tag, has a group of two ranks of its own.
+"""What one rank sends to another: each direction, and each tag, has groups of two ranks of its own.
 
-So what a rank sends and what it receives need not be called in one order, nor what has different tags. A send also tells the store how many
-went this way, without waiting for an answer; only a receive from anybody looks there, as no group of two can say that it is the one.
+So what a rank sends and what it receives need not be called in one order, nor what has different tags. A receive from anybody looks for whose message
+is there. A group of two serves some messages and is closed: the first few one each, since a tag may well be used once.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch._C._distributed_c10d import ProcessGroup, Store
+from torch._C._distributed_c10d import ProcessGroup
 
 from paceline._errors import PacelineError
 from paceline._waiting import wait
@@ -21,59 +22,93 @@ from paceline.torch.collectives import Collectives, refuse
 from paceline.torch.hosted import Hosted
 from paceline.torch.in_flight import InFlight
 
-PAUSE = 0.001  # seconds between two looks into the store
+PAUSE = 0.001  # seconds between two looks for a message
+ONCE, LONG = 4, 4096  # messages that have a group each, and how many share one after those
 Way = tuple[int, int, int]  # from, to, tag
 
 
-class PointToPoint:
-    """Of one group. `two`: makes a group of two of its ranks, by a name that is used once."""
+def group_of(message: int) -> int:
+    """Of the messages that go one way, from 1: by which group of two, from 1. Both ranks count alike."""
+    return message if message <= ONCE else ONCE + 1 + (message - ONCE - 1) // LONG
 
-    def __init__(self, rank: int, ranks: int, store: Store, two: Callable[[str, Sequence[int]], Communicator]) -> None:
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A group of two, for one way."""
+
+    number: int
+    communicator: Communicator
+    calls: Hosted
+
+    def close(self, seconds: float) -> None:
+        self.calls.end(seconds)
+        self.communicator.close(seconds)
+
+
+class PointToPoint:
+    """Of one group. `two`: makes a group of two of its ranks, by a name that is used once. `gone`: the ranks that have left."""
+
+    def __init__(self, rank: int, ranks: int, two: Callable[[str, Sequence[int]], Communicator], gone: Callable[[], Sequence[int]]) -> None:
         self._rank, self._ranks = rank, ranks
-        self._store = store
-        self._two = two
-        self._calls: dict[Way, tuple[Communicator, Hosted]] = {}
+        self._two, self._gone = two, gone
+        self._pairs: dict[Way, Pair] = {}  # for the next message
         self._begun: dict[Way, int] = {}
+        self._ending: set[Pair] = set()  # whose last message is on its way
         self._lock = threading.Lock()
 
     def send(self, tensor: Tensor, to: int, tag: int) -> InFlight:
-        way = self._way("send", tensor, self._rank, to, tag)
-        with self._lock:
-            begun = self._begin(tensor.detach(), way)
-            self._store.set(name_of(way), str(self._begun[way]))
-        return begun
+        return self._next(tensor.detach(), self._way("send", tensor, self._rank, to, tag))
 
     def recv(self, tensor: Tensor, source: int, tag: int) -> InFlight:
-        way = self._way("recv", tensor, source, self._rank, tag)
-        with self._lock:
-            return self._begin(tensor, way)
+        return self._next(tensor, self._way("recv", tensor, source, self._rank, tag))
 
     def recv_from_anybody(self, tensor: Tensor, tag: int) -> FromAnybody:
         refuse("recv", [tensor])
         return FromAnybody(lambda: self._recv_what_was_sent(tensor, tag))
 
     def close(self, seconds: float) -> None:
-        for two, calls in self._calls.values():
-            calls.end(seconds)
-            two.close(seconds)
+        for pair in [*self._pairs.values(), *self._ending]:
+            pair.close(seconds)
 
     def _recv_what_was_sent(self, tensor: Tensor, tag: int) -> tuple[int, InFlight] | None:
-        """From the rank that has sent and waits, of several the one from which least came so far."""
+        """From a rank that has sent, of several the one from which least came so far."""
+        gone = self._gone()  # before the look for what they have sent
         with self._lock:
             ways = [(source, self._rank, tag) for source in range(self._ranks) if source != self._rank]
             for way in sorted(ways, key=lambda way: self._begun.get(way, 0)):
-                name = name_of(way)
-                if self._store.check([name]) and int(self._store.get(name)) > self._begun.get(way, 0):
+                if self._pair(way).communicator.is_awaited():
                     return way[0], self._begin(tensor, way)
+        if len(gone) == len(ways):
+            who = f"rank {gone[0]} has" if len(gone) == 1 else f"ranks {', '.join(map(str, gone))} have"
+            raise PacelineError(f"recv from any rank, with tag {tag}: {who} left or failed, no other rank is there, and none has sent", kind="peer-lost", subject="recv")
         return None
+
+    def _next(self, tensor: Tensor, way: Way) -> InFlight:
+        with self._lock:
+            return self._begin(tensor, way)
+
+    def _pair(self, way: Way) -> Pair:
+        """That the next message goes by."""
+        number = group_of(self._begun.get(way, 0) + 1)
+        if way not in self._pairs:
+            source, to, tag = way
+            two = self._two(f"from {source} to {to}, tag {tag}, {number}", sorted((source, to)))
+            self._pairs[way] = Pair(number, two, Hosted(Collectives(two)))
+        return self._pairs[way]
 
     def _begin(self, tensor: Tensor, way: Way) -> InFlight:
         source, to, _ = way
-        if way not in self._calls:
-            two = self._two(f"pair {name_of(way)}", sorted((source, to)))
-            self._calls[way] = two, Hosted(Collectives(two))
+        pair = self._pair(way)
+        begun = pair.calls.broadcast(tensor, 0 if source < to else 1)
         self._begun[way] = self._begun.get(way, 0) + 1
-        return self._calls[way][1].broadcast(tensor, 0 if source < to else 1)
+        if group_of(self._begun[way] + 1) == pair.number:
+            return begun
+        self._ending.add(self._pairs.pop(way))
+        return begun.then(None, lambda: self._end(pair))
+
+    def _end(self, pair: Pair) -> None:
+        self._ending.discard(pair)
+        pair.close(0.0)
 
     def _way(self, call: str, tensor: Tensor, source: int, to: int, tag: int) -> Way:
         refuse(call, [tensor])
@@ -100,10 +135,6 @@ class FromAnybody:
             return self._begun.wait(limit)
         time.sleep(min(limit, PAUSE))
         return False
-
-
-def name_of(way: Way) -> str:
-    return f"sent from {way[0]} to {way[1]}, tag {way[2]}"
 
 
 def tell_sources(kind: type[Any]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import ReduceOp
+
+from paceline._errors import PacelineError
 
 Op = Any  # a ReduceOp, or one of its names: torch compares them
 
@@ -21,6 +24,31 @@ COMBINED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "band": torch.bitwise_and, "bor": torch.bitwise_or, "bxor": torch.bitwise_xor,
 }  # fmt: skip
 LOGICAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"sum": torch.logical_or, "max": torch.logical_or, "bor": torch.logical_or, "bxor": torch.logical_xor}
+
+
+def check(call: str, op: Op, tensor: Tensor) -> None:
+    """Raises before anything is sent, where there is no such reduction of such elements."""
+    name = name_of(op)
+    if name not in COMBINED:
+        raise PacelineError(f"{op} is no reduction of the backend \"paceline\"; legal: {', '.join(COMBINED)}", subject="op")
+    if tensor.layout is torch.sparse_coo and name != "sum":
+        raise PacelineError(f"{call} ({name}): unsupported reduction operation; a tensor is sparse_coo, and of sparse ones there is the sum only", subject="op")
+    if (why := refusal(name, tensor.dtype)) != "":
+        raise PacelineError(f"{call}: {name} of {str(tensor.dtype).removeprefix('torch.')}: {why}", subject="op")
+
+
+@functools.cache
+def refusal(name: str, kind: torch.dtype) -> str:
+    """Why not. PyTorch lacks some arithmetic of some types, which one element shows as well as many."""
+    if name in ("band", "bor", "bxor") and (kind.is_floating_point or kind.is_complex):
+        return "bits are of whole numbers and bool"
+    if name == "avg" and kind is torch.bool:
+        return "there is no mean of truth values; give numbers"
+    try:
+        reduced([torch.zeros(1, dtype=kind, device="cpu")] * 2, getattr(ReduceOp, name.upper()))
+    except RuntimeError as error:
+        return f"PyTorch has no such arithmetic ({str(error).splitlines()[0]}); give another type, as int64 or float32"
+    return ""
 
 
 def combined(parts: Sequence[Tensor], op: Op) -> Tensor:

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from paceline._errors import PacelineError
 from paceline.torch.in_flight import InFlight
-from paceline.torch.reductions import Op, name_of
 
 if TYPE_CHECKING:
     from paceline.torch.collectives import Collectives
 
 
-def allreduce(calls: Collectives, tensor: Tensor, op: Op) -> InFlight:
-    """In place. Elements of one index are added in the order of the ranks. It waits for the numbers of elements before it returns."""
-    if name_of(op) != "sum":
-        raise PacelineError(f"all_reduce ({name_of(op)}): unsupported reduction operation; a tensor is sparse_coo, and of sparse ones there is the sum only", subject="op")
+def allreduce(calls: Collectives, tensor: Tensor) -> InFlight:
+    """The sum, in place. Elements of one index are added in the order of the ranks. It waits for the numbers of elements before it returns."""
     mine = tensor.detach().coalesce()
     indices, values = mine.indices(), mine.values()
     kind = str(mine.dtype).removeprefix("torch.")

@@ -18,7 +18,9 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 from torch.utils._pytree import tree_leaves
 
+from paceline._backend import looks_up
 from paceline._errors import PacelineError
+from paceline.torch import dispatched
 from paceline.torch.in_flight import Awaited, InFlight
 
 
@@ -130,6 +132,10 @@ def seconds_of(timeout: datetime.timedelta | None) -> float:
     return given if given > 0 else math.inf
 
 
+def is_tensor_of(what: object, kind: torch.dtype) -> bool:
+    return isinstance(what, Tensor) and what.dtype is kind
+
+
 class Operation(Work):
     """What torch knows of an operation in flight."""
 
@@ -188,4 +194,7 @@ class Operation(Work):
                 self._future.set_result(self._result)  # who has waited may look at once, as DistributedDataParallel does
             else:
                 self._completer.add(Limited(self._pending, self._limit), self._future, self._result)
+        # DistributedDataParallel's built-in hooks: the one that rounds to 16 bits wants tensors, the plain one takes a list of Python too.
+        if self._result and is_tensor_of(self._result[0], torch.float16) and not looks_up() and dispatched.is_asked_in_cpp():
+            return dispatched.with_tensors(self._future, self._result)
         return self._future

@@ -177,3 +177,107 @@ def test_a_group_counts_its_operations_and_is_given_another_limit_but_none_beyon
     found = [json.loads((tmp_path / f"paceline-{rank}").read_text()) for rank in range(2)]
     assert all("init_process_group was given 1800 s, and nothing waits longer" in each["longer"] for each in found)
     assert "was not over within its timeout of 1 s" in found[0]["over"], found
+
+
+OWN_LIMITS = """
+import datetime
+second, whole = datetime.timedelta(seconds=1), [torch.zeros(2) for _ in range(n)]
+def one():
+    return torch.ones(2)
+short = {
+    "allreduce": lambda: group.allreduce(one(), timeout=second), "broadcast": lambda: group.broadcast(one(), root=1, timeout=second), "reduce": lambda: group.reduce(one(), 0, timeout=second),
+    "allgather": lambda: group.allgather(whole, one(), timeout=second), "gather": lambda: group.gather(whole, one(), 0, second), "scatter": lambda: group.scatter(one(), [], 1, second),
+    "reduce_scatter": lambda: group.reduce_scatter(one(), [one() for _ in range(n)], timeout=second), "barrier": lambda: group.barrier(timeout=second),
+    "alltoall": lambda: group.alltoall([one() for _ in range(n)], [one() for _ in range(n)], timeout=second),
+}
+def long(name, *lists, **more):
+    options = getattr(torch._C._distributed_c10d, name)()
+    for word, value in {"timeout": second, **more}.items():
+        setattr(options, word, value)
+    return options
+short |= {
+    "allreduce, options": lambda: group.allreduce([one()], long("AllreduceOptions")), "allgather, options": lambda: group.allgather([whole], [one()], long("AllgatherOptions")),
+    "allreduce_coalesced": lambda: group.allreduce_coalesced([one()], long("AllreduceCoalescedOptions")),
+    "all_gather_single": lambda: group.all_gather_single(torch.zeros(2 * n), one(), long("AllgatherOptions")),
+    "reduce_scatter_single": lambda: group.reduce_scatter_single(torch.zeros(1), one(), long("ReduceScatterOptions")),
+    "all_to_all_single": lambda: group.all_to_all_single(one(), one(), [], [], long("AllToAllOptions")),
+}
+store, begun = dist.distributed_c10d._get_default_store(), []
+for name, call in short.items():
+    if r == 0:
+        begun.append(call())
+        try:
+            begun[-1].wait()
+            found[name] = "nothing"
+        except RuntimeError as error:
+            found[name] = str(error)
+if r == 0:
+    try:
+        group.allreduce(one(), timeout=datetime.timedelta(hours=1))
+    except RuntimeError as error:
+        found["longer"] = str(error)
+    store.set("over", "")
+store.wait(["over"])
+"""
+
+
+def test_an_operation_ends_at_the_timeout_that_it_was_given_in_every_form(tmp_path):
+    file = tmp_path / "limits.py"
+    file.write_text(BEGIN + OWN_LIMITS + END.partition("dist.barrier")[0] + "beside_gloo.leave()\n")
+    ran = torchrun(file, "paceline", tmp_path)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    found = json.loads((tmp_path / "paceline-0").read_text())
+    assert "init_process_group was given 1800 s, and nothing waits longer" in found.pop("longer")
+    assert len(found) == 15 and {name: said for name, said in found.items() if "within its timeout of 1 s" not in said} == {}
+
+
+KINDS = """
+def refused(name, call):
+    try:
+        call()
+        found[name] = "nothing"
+    except RuntimeError as error:
+        found[name] = str(error)
+flag, short, small = torch.ones(4, dtype=torch.bool), torch.ones(4, dtype=torch.uint16), torch.ones(4).to(torch.float8_e5m2)
+refused("mean of bool", lambda: dist.all_reduce(flag, op.AVG))
+refused("mean of bool to one", lambda: dist.reduce(flag, 0, op.AVG))
+refused("mean of bool in parts", lambda: dist.reduce_scatter_tensor(flag[:2], flag, op.AVG))
+for name, tensor in {"uint16": short, "float8": small}.items():
+    for reduction in ("SUM", "MIN", "MAX"):
+        refused(f"{reduction} of {name}", lambda: dist.all_reduce(tensor.clone(), getattr(op, reduction), async_op=True))  # by the call, not by wait()
+refused("sparse", lambda: dist.all_reduce(torch.ones(2).to_sparse(), op.MAX, async_op=True))
+refused("sparse rows", lambda: dist.all_reduce(torch.ones(2, 2).to_sparse_csr(), async_op=True))
+refused("all_to_all of two types", lambda: group.alltoall([torch.ones(1), torch.ones(1).double()], [torch.ones(1)] * 2))
+
+bytes = bytearray(41)
+unaligned = torch.frombuffer(bytes, dtype=torch.float32, count=10, offset=1).fill_(r + 1)
+dist.all_reduce(unaligned)
+found["unaligned"] = unaligned.tolist()
+dist.broadcast(unaligned.fill_(r), 1)
+found["unaligned broadcast"] = unaligned.tolist()
+outputs = [unaligned[:2], unaligned[2:4]]
+dist.all_gather(outputs, unaligned[4:6])
+found["unaligned gather"] = [output.tolist() for output in outputs]
+expanded = torch.full((1,), r + 1.0).expand(3)
+dist.all_reduce(expanded)
+found["expanded"] = expanded.tolist()
+refused("expanded, elements that differ", lambda: dist.all_reduce(torch.ones(1).expand(3) if r == 0 else torch.arange(3.0)))
+dist.all_reduce(flag)
+found["flag"] = flag.tolist()
+"""
+
+
+def test_what_has_no_such_arithmetic_is_refused_before_anything_is_sent_and_odd_memory_is_taken(tmp_path):
+    file = tmp_path / "kinds.py"
+    file.write_text(BEGIN + KINDS + END)
+    ran = torchrun(file, "paceline", tmp_path)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    for rank in range(2):
+        found = json.loads((tmp_path / f"paceline-{rank}").read_text())
+        assert found.pop("unaligned") == [3.0] * 10 and found.pop("unaligned broadcast") == [1.0] * 10 and found.pop("unaligned gather") == [[1.0] * 2] * 2
+        assert found.pop("expanded") == [3.0] * 3 and found.pop("flag") == [True] * 4
+        assert ("share memory" in found.pop("expanded, elements that differ")) == (rank == 0)
+        words = {"mean": "no mean of truth values", "sparse": "of sparse ones there is the sum only", "sparse rows": "is sparse_csr; give a dense one", "all_to_all of two types": "invalid tensor type"}
+        assert len(found) == 12
+        for name, sentence in found.items():
+            assert words.get(name, words.get(name.split()[0], "no such arithmetic")) in sentence, (name, sentence)
