@@ -167,7 +167,6 @@ Status CheckpointKeeper::last_one() const {
   if (last_ != 0 && newest_ == checkpoint_folder(job_.saving.directory, last_)) return {};
   if (last_ == 0 && !from_.empty()) return {};  // nothing was left to train
   const bool is_void = last_ != 0 && void_.iteration == last_;
-  if (is_void && job_.saving.every > 0) return {};  // one of several, and a warning has said it
   return error(ErrorKind::kIo, "the job went through, but there is no checkpoint of its last iteration{}: {}; {}",
                last_ == 0 ? "" : fmt::format(" {}", last_), is_void ? void_.why : missing_parts(),
                newest_.empty() ? "there is none at all" : "the newest good one is " + newest_);

@@ -44,8 +44,7 @@ class CheckpointKeeper {
   void on_saved(const wire::PeerName& from, Iteration iteration, const std::string& part);
   // Blocks until everything is written.
   void finish();
-  // Of a job that went through, after finish(): an error when there is no checkpoint of its last iteration and nobody has been
-  // warned that it cannot be written, or it was to be the only one.
+  // Of a job that went through, after finish(): an error when there is no checkpoint of its last iteration.
   Status last_one() const;
   // The newest checkpoint, "" for none. After finish(), or for a message at any time.
   std::string newest() const;

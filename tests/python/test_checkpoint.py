@@ -412,12 +412,13 @@ def small_disk(tmp_path):
 MOMENTUM = OPTIMIZERS["momentum"]  # 3.4 MB per checkpoint
 
 
-def test_on_a_full_disk_training_goes_on_and_the_last_good_checkpoint_stays(small_disk, undisturbed):
+def test_on_a_full_disk_training_goes_on_and_the_last_good_checkpoint_stays_and_is_named(small_disk, undisturbed):
     disk = small_disk("5m")
-    report, errors = train(checkpoint=disk / "c", checkpoint_every=40, **MOMENTUM)
+    report, errors = train(checkpoint=disk / "c", checkpoint_every=40, code=1, **MOMENTUM)
     assert report["parameters_hash"] == undisturbed(**MOMENTUM)
     assert report["checkpoint"] == str(disk / "c/00000040") and checkpoints(disk / "c") == [40]
     assert "No space left on device" in errors and str(disk / "c/00000080") in errors
+    assert f"there is no checkpoint of its last iteration {ITERATIONS}: " in errors and f"the newest good one is {disk / 'c/00000040'} [paceline help" in errors
     assert [path.name for path in (disk / "c").iterdir()] == ["00000040"], "what was not finished gives its room back"
     subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
     resumed, _ = train("--resume", checkpoint=disk / "c", servers=1, **MOMENTUM)
@@ -426,9 +427,9 @@ def test_on_a_full_disk_training_goes_on_and_the_last_good_checkpoint_stays(smal
 
 def test_on_a_disk_too_small_for_any_checkpoint_training_goes_on_without(small_disk, undisturbed):
     disk = small_disk("1m")
-    report, errors = train(checkpoint=disk / "c", checkpoint_every=40, **MOMENTUM)
+    report, errors = train(checkpoint=disk / "c", checkpoint_every=40, code=1, **MOMENTUM)
     assert report["parameters_hash"] == undisturbed(**MOMENTUM) and report["checkpoint"] is None
-    assert "No space left on device" in errors and not list((disk / "c").iterdir())
+    assert "No space left on device" in errors and "there is none at all" in errors and not list((disk / "c").iterdir())
 
 
 def test_an_export_that_fails_is_an_error_but_costs_no_checkpoint(small_disk, tmp_path):
