@@ -1,5 +1,6 @@
 #include "base/job_key_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <system_error>
@@ -52,17 +53,25 @@ Result<JobKey> read_from(int descriptor, const std::string& source) {
                got > JobKey::kBytes ? "more than 32 bytes (a line end behind the key?); " : "", key.status().message());
 }
 
+std::vector<::gid_t> own_groups() {
+  std::vector<::gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
+  groups.resize(static_cast<std::size_t>(std::max(0, ::getgroups(static_cast<int>(groups.size()), groups.data()))));
+  groups.push_back(::getegid());
+  return groups;
+}
+
 Status check_file(const std::string& path, const struct stat& about) {
   if (!S_ISREG(about.st_mode)) {
     return error(ErrorKind::kBadRequest, "job key {} is no regular file but {}; give the file that 'paceline key new FILE' made",
                  path, S_ISDIR(about.st_mode) ? "a directory (folder)" : "a pipe, a socket or a device");
   }
-  if (about.st_uid != ::geteuid() && about.st_uid != 0) {
+  const KeyRights rights = rights_of({about.st_uid, about.st_gid, about.st_mode}, ::geteuid(), own_groups());
+  if (rights == KeyRights::kAnotherUsers) {
     return error(ErrorKind::kBadRequest,
                  "job key {} belongs to user {}, who can change it; copy it to a file of your own (user {})", path, about.st_uid,
                  ::geteuid());
   }
-  if ((about.st_mode & 077) != 0) {
+  if (rights == KeyRights::kTooOpen) {
     return error(ErrorKind::kBadRequest, "job key {} has mode {:04o}: others may use it; chmod 600 {}", path, about.st_mode & 07777,
                  path);
   }
@@ -101,6 +110,15 @@ Result<JobKey> read_key(const std::string& source) {
 }
 
 }  // namespace
+
+KeyRights rights_of(const KeyFile& file, ::uid_t user, std::span<const ::gid_t> groups) {
+  constexpr ::mode_t kOthers = 077, kButReadByGroup = 037;
+  if (file.owner != user && file.owner != 0) return KeyRights::kAnotherUsers;
+  if ((file.mode & kOthers) == 0) return KeyRights::kFit;
+  const bool roots = file.owner == 0 && user != 0;
+  const bool by_own_group = (file.mode & kButReadByGroup) == 0 && std::ranges::find(groups, file.group) != groups.end();
+  return roots && by_own_group ? KeyRights::kFit : KeyRights::kTooOpen;
+}
 
 Result<JobKey> read_job_key(const std::string& source) {
   auto key = read_key(source);

@@ -71,6 +71,20 @@ TEST_F(JobKeyFile, FilesThatOthersMayUseOrThatAreNoKeyAreRefused) {
   for (const char* const wrong : {"fd:", "fd:x", "fd:0", "fd:2", "fd:-1", "fd:12345", "fd:3x"}) refusal(wrong);
 }
 
+TEST(KeyRights, RootMayLetAGroupOfTheUsersReadAndNobodyElseMay) {
+  const std::vector<::gid_t> groups = {1000, 2000};
+  EXPECT_EQ(rights_of({1000, 1000, 0600}, 1000, groups), KeyRights::kFit);
+  EXPECT_EQ(rights_of({0, 0, 0400}, 1000, groups), KeyRights::kFit);
+  EXPECT_EQ(rights_of({1001, 1000, 0400}, 1000, groups), KeyRights::kAnotherUsers);
+  for (const ::mode_t mode : {0440U, 0640U}) {
+    EXPECT_EQ(rights_of({0, 2000, mode}, 1000, groups), KeyRights::kFit) << "a Secret with an fsGroup";
+    EXPECT_EQ(rights_of({0, 3000, mode}, 1000, groups), KeyRights::kTooOpen) << "another group";
+    EXPECT_EQ(rights_of({1000, 1000, mode}, 1000, groups), KeyRights::kTooOpen) << "the user's own file";
+    EXPECT_EQ(rights_of({0, 0, mode}, 0, std::vector<::gid_t>{0}), KeyRights::kTooOpen) << "root's own file";
+  }
+  for (const ::mode_t mode : {0444U, 0460U, 0450U, 0644U}) EXPECT_EQ(rights_of({0, 2000, mode}, 1000, groups), KeyRights::kTooOpen);
+}
+
 TEST_F(JobKeyFile, ADescriptorThatWasInheritedIsReadAnyNumberOfTimesAndHandedOnByNobody) {
   const int descriptor = ::open(made("key", 32).c_str(), O_RDONLY);
   ASSERT_GE(descriptor, 3);
