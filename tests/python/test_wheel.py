@@ -80,6 +80,7 @@ def test_one_wheel_serves_every_python_and_says_that_it_is_typed(built):
     names = zipfile.ZipFile(wheel).namelist()
     assert wheel.name.startswith("paceline-") and "-py3-none-" in wheel.name
     assert "paceline/py.typed" in names and [name for name in names if name.endswith(".so") or ".so." in name] == ["paceline/lib/libpaceline.so.0"], names
+    assert {name for name in names if name.startswith("paceline/bin/")} == {f"paceline/bin/paceline{part}" for part in ("", "-doctor", "-lab")}
 
 
 def test_what_pip_installs_works_alone(installed, tmp_path):
@@ -88,6 +89,18 @@ def test_what_pip_installs_works_alone(installed, tmp_path):
     assert alone.returncode == 0 and str(installed) in alone.stdout, alone.stderr
     torchless = run(installed / "bin/python", "-c", "import paceline.torch", cwd=tmp_path)
     assert torchless.returncode == 1 and torchless.stderr.splitlines()[-1].startswith("ModuleNotFoundError: paceline.torch needs PyTorch"), torchless.stderr
+
+
+def test_the_program_comes_along(installed, tmp_path):
+    version = run(installed / "bin/python", "-c", "import paceline; print(paceline.__version__)", cwd=tmp_path).stdout
+    for words in ((installed / "bin/paceline",), (installed / "bin/python", "-m", "paceline")):
+        assert run(*words, "--version", cwd=tmp_path).stdout == f"paceline {version}"
+        assert run(*words, "doctor", "--help", cwd=tmp_path).returncode == run(*words, "lab", "--help", cwd=tmp_path).returncode == 0
+        done = run(*words, "train", "--iterations", "1", cwd=tmp_path)  # PyTorch's own library is not here
+        assert done.returncode == 1 and "paceline-trainer is missing" in done.stderr, done.stderr
+    assert run(installed / "bin/paceline", "plan", "speedup", "--input", "vgg19", "--bandwidth", "10gbit", "--machines", "2", cwd=tmp_path).returncode == 0
+    replay = run(installed / "bin/paceline", "train", "--model", "replay:resnet50", "--scale", "1000", "--iterations", "2", cwd=tmp_path)
+    assert replay.returncode == 0 and "resnet50" in replay.stdout, (replay.stdout, replay.stderr)
 
 
 def test_the_import_imports_next_to_nothing(installed, tmp_path):
