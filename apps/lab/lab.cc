@@ -20,6 +20,8 @@
 #include "lab/rights.h"
 #include "lab/run.h"
 #include "paceline/command.h"
+#include "paceline/environment.h"
+#include "paceline/machine.h"
 #include "paceline/within.h"
 #include "runtime/signals.h"
 
@@ -97,8 +99,12 @@ Result<std::vector<lab::HostCommand>> commands_of(const Options& options) {
     }
     return commands;
   }
+  const std::vector<double>& cores = options.cpu;  // as many as hosts, or one for all
   for (int host = 0; host < options.hosts; ++host) {
+    const double cpu = cores[cores.size() == 1 ? 0 : static_cast<std::size_t>(host)];
+    const int share = cpu > 0 ? static_cast<int>(cpu) : usable_cores() / options.hosts;
     lab::HostCommand command{.host = host};
+    command.environment = variables_for_programs(options.hosts > 1 || cpu > 0 ? std::max(1, share) : 0);
     const std::vector<std::string> words =
         options.each.empty() ? options.command : std::vector<std::string>{"sh", "-c", options.each[static_cast<std::size_t>(host)]};
     for (const std::string& word : words) {

@@ -24,7 +24,10 @@ int report_error(const Status& status) {
   return exit_code(status);
 }
 
-void say(std::FILE* to, const std::string& text) { static_cast<void>(std::fwrite(text.data(), 1, text.size(), to)); }
+void say(std::FILE* to, const std::string& text) {
+  static_cast<void>(std::fwrite(text.data(), 1, text.size(), to));
+  static_cast<void>(std::fflush(to));
+}
 
 std::vector<const CLI::App*> named_commands(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* command) { return !command->get_name().empty() && !command->get_group().empty(); });

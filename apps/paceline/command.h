@@ -20,7 +20,7 @@ int exit_code(const Status& status);
 // Prints `paceline: error: ...` on standard error, one line, and returns the exit code.
 int report_error(const Status& status);
 
-// Prints while something runs that goes on whether or not this can be written.
+// Prints at once, while something runs that goes on whether or not this can be written.
 void say(std::FILE* to, const std::string& text);
 
 // A value that its option refuses; what CLI11 throws for its own refusals, with the status that says all.

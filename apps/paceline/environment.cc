@@ -1,7 +1,11 @@
 #include "paceline/environment.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
+
+#include <unistd.h>
 
 #include "base/check.h"
 
@@ -18,7 +22,12 @@ constexpr EnvironmentVariable kVariables[] = {
      "HOST:PORT, or unix:/PATH on one machine, where the ranks that a launcher starts find their coordinator; default: derived "
      "from the launcher's variables below"},
     {"PACELINE_JOB_KEY_FILE", "file with the job's key, where --job-key-file does not name one and --security is not none"},
-    {"OMP_NUM_THREADS", "threads of each process of 'paceline run' on one machine; default: the processors shared between them"},
+    {"OMP_NUM_THREADS",
+     "threads of each process of 'paceline run' on a machine; default: the processors shared between them. The hosts of "
+     "'paceline lab' share them too"},
+    {"PYTHONUNBUFFERED",
+     "for what 'paceline run' and 'paceline lab' start it is 1 where it is not set, so that a script's lines appear when it prints "
+     "them"},
     {"RANK", "torchrun: this process's rank; makes 'paceline train' one worker of a job, with WORLD_SIZE"},
     {"WORLD_SIZE", "torchrun: number of processes = workers"},
     {"LOCAL_WORLD_SIZE", "torchrun: number of processes on this machine; equal to WORLD_SIZE: the job stays on the loopback"},
@@ -39,6 +48,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"SLURM_STEP_NODELIST", "srun: hosts of this step of the job, used instead where it is set"},
     {"SLURM_JOB_ID", "srun: number of the job, from which the coordinator's port is derived"},
     {"SLURM_STEP_ID", "srun: number of the step, likewise"},
+    {"JOB_COMPLETION_INDEX", "Kubernetes: this pod is one of an Indexed Job; without WORLD_SIZE 'paceline train' is refused in it"},
     {"ENVIRONMENT", "sbatch: BATCH without SLURM_STEP_ID is the script's own shell, which is no rank"},
 };
 
@@ -52,6 +62,26 @@ std::optional<std::string> environment(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
+}
+
+std::vector<std::string> variables_of_others(const std::string& prefix) {
+  constexpr std::array<std::string_view, 13> kOfTheSession = {"HOME", "USER",     "LOGNAME", "SHELL", "PWD",    "OLDPWD", "SHLVL",
+                                                              "TERM", "HOSTNAME", "MAIL",    "_",     "TMPDIR", "DISPLAY"};
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string name(*variable, std::strcspn(*variable, "="));
+    const bool of_session = std::ranges::find(kOfTheSession, name) != kOfTheSession.end() || name.starts_with("SSH_") ||
+                            name.starts_with("XDG_") || name.starts_with("DBUS_");
+    if (name.starts_with(prefix) && !of_session) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> variables_for_programs(int threads) {
+  std::vector<std::string> variables;
+  if (!variable_of_others("PYTHONUNBUFFERED")) variables.emplace_back("PYTHONUNBUFFERED=1");
+  if (threads > 0 && !environment("OMP_NUM_THREADS")) variables.push_back("OMP_NUM_THREADS=" + std::to_string(threads));
+  return variables;
 }
 
 std::optional<std::string> variable_of_others(const std::string& name) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace paceline::cli {
 
@@ -18,5 +19,10 @@ std::span<const EnvironmentVariable> environment_variables();
 std::optional<std::string> environment(std::string_view name);
 // Of a variable that means nothing here and is handed on to a user's program; an empty value is one.
 std::optional<std::string> variable_of_others(const std::string& name);
+// Names of this process's variables that begin so, but for those that say who has logged in where.
+std::vector<std::string> variables_of_others(const std::string& prefix);
+// "NAME=VALUE" for a user's program, where this process's own variables do not say otherwise: a script's lines appear when it
+// prints them, and it computes with `threads`; 0: with as many as it likes.
+std::vector<std::string> variables_for_programs(int threads);
 
 }  // namespace paceline::cli

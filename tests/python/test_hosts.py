@@ -26,11 +26,11 @@ while not job.stopping and iterations < int(sys.argv[1]):
     optimizer.zero_grad()
     iterations += 1
     if iterations == 5:
-        print("trains in", os.path.basename(os.getcwd()), os.environ["COLOUR"], flush=True)
+        print("trains in", os.path.basename(os.getcwd()), os.environ["COLOUR"])
         open(f"trains {job.rank}", "w").close()
         time.sleep(float(sys.argv[2]))
 job.close()
-print("left after", iterations, flush=True)
+print("left after", iterations)
 """
 
 
@@ -60,8 +60,8 @@ class Own(Process):
         os.environ["COLOUR"] = "blue"
         passed = {"PYTHONPATH": str(ROOT / "python"), "PACELINE_LIBRARY": os.environ["PACELINE_LIBRARY"], "OMP_NUM_THREADS": "1"}
         prefix = ["env", *(f"{name}={value}" for name, value in passed.items())]
-        words = ("--hosts", "alpha,beta", "--ssh", sshd.ssh, "--pass", ",".join([*passed, "COLOUR"]), *options)
-        super().__init__("run", *words, "--", sys.executable, "-u", "train.py", iterations, asleep, prefix=prefix, cwd=folder)
+        words = ("--hosts", "alpha,beta", "--ssh", sshd.ssh, "--pass", ",".join([*passed, "COLO*"]), *options)
+        super().__init__("run", *words, "--", sys.executable, "train.py", iterations, asleep, prefix=prefix, cwd=folder)
         self.folder = folder
 
     def wait_until_it_trains(self):
@@ -124,6 +124,7 @@ def test_a_worker_that_is_lost_there_is_named(tmp_path, sshd, lost):
             victim = parents[-1]
         os.kill(victim, signal.SIGKILL)
         assert job.finish() == 1
+    assert f"[worker 1 on beta] trains in {tmp_path.name} blue\n" in job.out  # what it printed before it was lost
     error = next(line for line in job.err.splitlines() if line.startswith(ERROR))
     assert error.startswith(f"{ERROR}worker 1 (127.0.0.1:") or error.startswith(f"{ERROR}worker 1 on beta exited with code 255"), job.err
     if lost == "process":

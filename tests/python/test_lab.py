@@ -116,6 +116,19 @@ def test_uneven_links_a_competitor_and_the_exit_code_of_the_first_that_fails():
     assert report["hosts"][2]["bytes_received"] > 300_000 > report["hosts"][1]["bytes_received"]
 
 
+def test_a_hosts_script_prints_at_once_and_takes_its_share_of_the_processors(tmp_path, monkeypatch):
+    for name in ("PYTHONUNBUFFERED", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    words = ("--hosts", 2, "--measure", "0s", "--", "sh", "-c", "echo threads=$OMP_NUM_THREADS unbuffered=$PYTHONUNBUFFERED")
+    done = lab(*words)
+    if done is None:
+        return
+    share = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert all(f"host {host} | threads={share} unbuffered=1" in done[0] for host in range(2)), done
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert "host 0 | threads=7" in lab(*words)[0]
+
+
 def test_a_program_that_is_not_there_is_named():
     done = lab("--hosts", 2, "--measure", "0s", "--", "nosuchprogram", code=127)
     if done is not None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,16 @@ def test_processes_of_one_machine_share_its_processors_unless_somebody_says_othe
     words = [PROGRAM, "run", "--workers", str(workers), "--", "sh", "-c", "echo threads=$OMP_NUM_THREADS"]
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=60)
     assert f"threads={expected}\n" in done.stdout, (done.stdout, done.stderr)
+
+
+def test_a_scripts_lines_appear_when_it_prints_them(tmp_path):
+    script = "import os, sys, time\nprint('first line')\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)"
+    words = [PROGRAM, "run", "--workers", "1", "--", sys.executable, "-c", script, str(tmp_path / "go on")]
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=plain) as job:
+        assert job.stdout.readline() == "first line\n"  # through two pipes, while the script runs
+        (tmp_path / "go on").touch()
+        assert job.wait(60) == 1 and "ended without joining the job" in job.stderr.read()
 
 
 def test_a_server_needs_no_data():

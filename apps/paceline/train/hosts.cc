@@ -34,6 +34,11 @@ Status write_all(int descriptor, std::string_view bytes) {
 Result<std::vector<std::string>> passed(const std::vector<std::string>& names) {
   std::vector<std::string> variables;
   for (const std::string& name : names) {
+    if (name.ends_with('*')) {
+      PACELINE_ASSIGN_OR_RETURN(const auto all, passed(variables_of_others(name.substr(0, name.size() - 1))));
+      variables.insert(variables.end(), all.begin(), all.end());
+      continue;
+    }
     const auto value = variable_of_others(name);
     if (!value) return error(ErrorKind::kBadRequest, "--pass {}: this process has no variable of that name", name);
     variables.push_back(name + "=" + *value);
@@ -49,7 +54,10 @@ void add_host_options(CLI::App& command, HostOptions& options) {
       "Machines by the names that ssh knows, this one too if it is to compute: workers and servers start there in turn, "
       "a name that stands twice has two. They find the program, this folder and the data where this machine has them");
   command
-      .add_option("--pass", options.pass, "Variables of this process that those on machines of --hosts get too, such as PYTHONPATH")
+      .add_option(
+          "--pass", options.pass,
+          "Variables of this process that those on machines of --hosts get too, such as PYTHONPATH; HF_* means all that begin "
+          "so, and * all but those that say who has logged in where")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("NAME,...")

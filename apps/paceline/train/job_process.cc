@@ -1,5 +1,9 @@
 #include "paceline/train/job_process.h"
 
+#include <algorithm>
+
+#include "paceline/environment.h"
+#include "paceline/machine.h"
 #include "paceline/train/trainer_program.h"
 #include "paceline/train/worker_program.h"
 
@@ -29,7 +33,9 @@ Result<std::unique_ptr<Child>> start_worker(const JobProcess& process, const Han
 
 Result<std::unique_ptr<Child>> start_program(const JobProcess& process, const HandedKey& key) {
   const OwnProgram& program = *process.program;
-  std::vector<std::string> environment = process.environment;
+  const bool shares = program.on_machine > 1;
+  std::vector<std::string> environment = variables_for_programs(shares ? std::max(1, usable_cores() / program.on_machine) : 0);
+  environment.insert(environment.end(), process.environment.begin(), process.environment.end());
   environment.push_back("PACELINE_COORDINATOR=" + process.coordinator);
   environment.push_back(fmt::format("PACELINE_RANK={}", program.rank));
   environment.push_back(fmt::format("PACELINE_WORKERS={}", program.workers));
@@ -47,7 +53,11 @@ Json to_json(const JobProcess& process) {
   if (process.server) json["server"] = {{"rank", process.server->rank}, {"deadline", process.server->deadline}};
   if (process.worker) json["worker"] = encode(*process.worker);
   if (const auto& own = process.program) {
-    json["program"] = {{"words", own->words}, {"rank", own->rank}, {"workers", own->workers}, {"servers", own->servers}};
+    json["program"] = {{"words", own->words},
+                       {"rank", own->rank},
+                       {"workers", own->workers},
+                       {"servers", own->servers},
+                       {"on_machine", own->on_machine}};
   }
   return json;
 }
@@ -66,8 +76,11 @@ Result<JobProcess> job_process(const Json& json) {
     }
     if (json.contains("program")) {
       const Json& own = json["program"];
-      process.program = {
-          .words = own.at("words"), .rank = own.at("rank"), .workers = own.at("workers"), .servers = own.at("servers")};
+      process.program = {.words = own.at("words"),
+                         .rank = own.at("rank"),
+                         .workers = own.at("workers"),
+                         .servers = own.at("servers"),
+                         .on_machine = own.at("on_machine")};
     }
     if (process.server || process.worker || process.program) return process;
     return error(ErrorKind::kBadRequest, "{} is neither server, worker nor program", process.label);

@@ -22,6 +22,7 @@ struct ServerProcess {
 struct OwnProgram {
   std::vector<std::string> words;
   std::int32_t rank = 0, workers = 0, servers = 0;
+  std::int32_t on_machine = 1;  // processes of the program on its machine, this one too: they share its processors
 };
 
 struct JobProcess {

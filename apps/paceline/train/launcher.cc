@@ -148,6 +148,32 @@ bool has_started(const Variables& variables, const Names& names) {
   return names.launcher != "srun" || variables("ENVIRONMENT") != "BATCH" || variables("SLURM_STEP_ID");
 }
 
+// Of a process that nobody has given a rank, as paceline.launch has it: where something says that it is one of several, it would
+// train alone, and so would all others.
+Status check_alone(const Variables& variables) {
+  struct Half {
+    const char *given, *missing, *alone;
+  };
+  for (const Half& half : {Half{"RANK", "WORLD_SIZE", "0"}, Half{"WORLD_SIZE", "RANK", "1"}}) {
+    const auto value = variables(half.given);
+    if (!value || *value == half.alone || variables(half.missing)) continue;
+    return error(ErrorKind::kBadRequest, "{}={} in the environment, and no {}; set both, or unset {} to train alone", half.given,
+                 *value, half.missing, half.given)
+        .because({"missing", half.given});
+  }
+  if (const auto pod = variables("JOB_COMPLETION_INDEX"); pod && !variables("WORLD_SIZE")) {
+    return error(
+               ErrorKind::kBadRequest,
+               "JOB_COMPLETION_INDEX={}: this pod is one of an Indexed Job, and nothing says how many there are and where they "
+               "meet; "
+               "give the pods RANK (their index), WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or RANK=0 and WORLD_SIZE=1 to let each "
+               "train alone",
+               *pod)
+        .because({"missing", "JOB_COMPLETION_INDEX"});
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string first_host(const std::string& node_list) {
@@ -202,6 +228,7 @@ Result<std::optional<Launch>> launched_by(const Variables& variables, const std:
     PACELINE_ASSIGN_OR_RETURN(launch.coordinator, coordinator_of(variables, launch, bind, hydra));
     return std::optional<Launch>(std::move(launch));
   }
+  PACELINE_RETURN_IF_ERROR(check_alone(variables));
   return std::optional<Launch>();
 }
 

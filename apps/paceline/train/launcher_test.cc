@@ -45,7 +45,7 @@ void expect_refused(const Map& map, const std::string& named, const std::optiona
 
 TEST(Launcher, WithoutRankAndSizeThereIsNone) {
   EXPECT_EQ(*launched({}), std::nullopt);
-  EXPECT_EQ(*launched({{"RANK", "1"}}), std::nullopt);
+  EXPECT_EQ(*launched({{"RANK", "0"}}), std::nullopt);
   EXPECT_EQ(*launched({{"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}}), std::nullopt);  // a shell in an allocation
   EXPECT_EQ(*launched(with(kSrun, {{"ENVIRONMENT", "BATCH"}})), std::nullopt) << "the shell of an sbatch script";
   EXPECT_NE(*launched(with(kSrun, {{"ENVIRONMENT", "BATCH"}, {"SLURM_STEP_ID", "0"}})), std::nullopt);
@@ -121,6 +121,13 @@ TEST(Launcher, VariablesThatMakeNoSenseAreNamed) {
   expect_refused(without(kMpirun, "PMIX_NAMESPACE"), "PACELINE_COORDINATOR");
   expect_refused(with(kHydra, {{"PMI_RANK", "2"}}), "PMI_RANK=2");
   expect_refused(without(kHydra, "the proxy"), "PACELINE_COORDINATOR");
+}
+
+TEST(Launcher, AProcessThatSomethingSaysIsOneOfSeveralDoesNotTrainAlone) {
+  expect_refused({{"RANK", "1"}}, "RANK=1 in the environment, and no WORLD_SIZE");
+  expect_refused({{"WORLD_SIZE", "2"}}, "WORLD_SIZE=2 in the environment, and no RANK");
+  expect_refused({{"JOB_COMPLETION_INDEX", "0"}}, "JOB_COMPLETION_INDEX=0: this pod is one");
+  for (const Map& alone : {Map{}, Map{{"RANK", "0"}}, Map{{"WORLD_SIZE", "1"}}}) EXPECT_EQ(*launched(alone), std::nullopt);
 }
 
 TEST(Launcher, TheFirstHostOfANodeList) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <ranges>
 
 #include <fmt/ranges.h>
 
@@ -66,6 +67,12 @@ Status check_role(const TrainRequest& r) {
   if (r.role == "server" && r.join.empty())
     return error(ErrorKind::kBadRequest, "--role server needs a job to take part in; give --join HOST:PORT")
         .because({"missing", "--join"});
+  if (r.role == "worker" && r.role_given && r.join.empty() && !r.ranks_elsewhere) {
+    return error(ErrorKind::kBadRequest,
+                 "--role worker needs a job to take part in; give --join HOST:PORT, or leave --role out: a whole job starts its "
+                 "workers")
+        .because({"missing", "--join"});
+  }
   if (r.role != "both") return {};
   if (r.reference) return error(ErrorKind::kBadRequest, "--reference has no servers; leave --role both out");
   if (r.join.empty() && r.servers_given && r.servers != r.workers) {
@@ -194,7 +201,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
           "With --join: worker, server or both (a worker and a server in one process, which share one window). Without: both "
           "makes every worker's process a server too")
       ->capture_default_str()
-      ->type_name("WORD");
+      ->type_name("WORD")
+      ->each([&r](const std::string&) { r.role_given = true; });
   within(where->add_option("--rank", r.rank, "With --join: this process's rank; -1: the coordinator chooses"), -1,
          kMostProcesses - 1)
       ->capture_default_str()
@@ -281,6 +289,12 @@ Result<TrainRequest> validated(TrainRequest request) {
   auto good = checked(std::move(request));
   if (good.ok() || good.status().kind() != ErrorKind::kBadRequest) return good;
   return good.status().because({"contradiction", ""});  // what nobody nearer had a word for is about options together
+}
+
+std::int32_t ranks_beside(const TrainRequest& request, std::int32_t rank) {
+  if (request.hosts.names.empty()) return request.workers;
+  const auto host = [&](std::int32_t one) { return host_of(request.hosts, static_cast<std::size_t>(one)); };
+  return static_cast<std::int32_t>(std::ranges::count(std::views::iota(0, request.workers), host(rank), host));
 }
 
 }  // namespace paceline::cli

@@ -102,14 +102,20 @@ std::unique_ptr<TemporaryFolder> meeting_place(TrainRequest& request) {
   if (!request.hosts.names.empty()) return nullptr;
   auto folder = TemporaryFolder::make();
   if (!folder.ok()) return nullptr;
-  request.variables.push_back(fmt::format("PACELINE_STORE={}/store", (*folder)->path().string()));
+  request.store_folder = (*folder)->path().string();
   return std::move(*folder);
 }
 
-// So that the processes here do not take each other's processors; whoever has set it knows better.
-void share_processors(TrainRequest& request) {
-  if (!request.hosts.names.empty() || request.workers == 1 || environment("OMP_NUM_THREADS")) return;
-  request.variables.push_back(fmt::format("OMP_NUM_THREADS={}", std::max(1, usable_cores() / request.workers)));
+// A job that fails is started again, as often as it may. Each attempt has a file of its own to meet in: what was told in an earlier
+// one's is no longer so.
+int run_attempts(TrainRequest request) {
+  for (std::int32_t attempt = 0;; ++attempt) {
+    if (!request.store_folder.empty())
+      request.variables = {fmt::format("PACELINE_STORE={}/store-{}", request.store_folder, attempt)};
+    const int code = run_whole_job(request);
+    if (code != kFailed || attempt == request.max_restarts) return code;
+    say(stderr, fmt::format("paceline: starting the job again, {} of {}\n", attempt + 1, request.max_restarts));
+  }
 }
 
 void add_run(CLI::App& app, Chosen& chosen) {
@@ -124,6 +130,11 @@ void add_run(CLI::App& app, Chosen& chosen) {
          kMostProcesses)
       ->capture_default_str()
       ->each([request = request.get()](const std::string&) { request->servers_given = true; });
+  within(
+      command->add_option("--max-restarts", request->max_restarts,
+                          "How often a job that fails is started again, with the same words: a script goes on from what it saved"),
+      0, kMostProcesses)
+      ->capture_default_str();
   CLI::App* where = command->add_option_group("Where");
   where
       ->add_option("--bind", request->bind,
@@ -144,9 +155,8 @@ void add_run(CLI::App& app, Chosen& chosen) {
                                  : Status();
       if (!program.ok()) return report_error(program);
       const auto folder = meeting_place(*request);
-      share_processors(*request);
       const auto checked = validated(*request);
-      return checked.ok() ? run_whole_job(*checked) : report_error(checked.status());
+      return checked.ok() ? run_attempts(*checked) : report_error(checked.status());
     };
   });
 }

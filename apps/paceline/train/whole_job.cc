@@ -32,7 +32,6 @@ namespace paceline::cli {
 namespace {
 
 using report::Json;
-
 // How long children may take to end by themselves once one of them has said why, or the user has asked twice; and how long what
 // they print is read when they have ended and somebody else still holds the other end.
 constexpr Duration kGrace = std::chrono::milliseconds(800), kLastWords = std::chrono::milliseconds(1500);
@@ -97,7 +96,7 @@ class WholeJob {
       JobProcess process{.label = wire::PeerName{role, Rank{rank}}.text(), .coordinator = coordinator};
       process.environment = request_.variables;
       if (!request_.program.empty())
-        process.program = {request_.program, rank, request_.workers, request_.servers};
+        process.program = {request_.program, rank, request_.workers, request_.servers, ranks_beside(request_, rank)};
       else
         process.worker = worker_request(request_, coordinator, rank, process.label);
       if (!needs_trainer(request_) || workers_here == 1 || on_hosts()) {
@@ -177,7 +176,8 @@ class WholeJob {
     signalfd_siginfo info;
     while (::read(signals_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       if (info.ssi_signo == SIGCHLD) continue;
-      ++interrupts_;
+      if (++interrupts_ == 1 && (request_.reference || has_gathered()))
+        say(stderr, "paceline: stopping after this iteration; again: at once\n");
       children_[0]->signal(SIGTERM);  // the coordinator, or the reference, ends the job in order
       if (interrupts_ >= 2) kill_no_later_than(kGrace);
     }

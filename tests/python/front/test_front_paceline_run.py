@@ -134,10 +134,35 @@ def test_an_interrupt_ends_a_script_that_does_not_look_whether_it_is_to_stop(tmp
     job.send_signal(signal.SIGINT)
     out, err = job.communicate(timeout=LIMIT)
     assert job.returncode == 130, err
-    assert "Traceback" not in err, err
+    assert "paceline: stopping after this iteration; again: at once\n" in err and "Traceback" not in err, err
     assert err.count("paceline: stopped after iteration") == (0 if how == "caught" else 1), err  # rank 0's
     assert "interrupted by the user" in err and json.loads(out)["iterations"] > 3
     assert (tmp_path / "0").read_text() == (tmp_path / "1").read_text()
+
+
+FAILS_ONCE = """
+import os, sys, torch, paceline.torch as pt
+for _ in range(2):  # the second job meets in the attempt's own file
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    with pt.attach(model, optimizer) as job:
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+first = f"{sys.argv[1]}/failed"
+if job.rank == 1 and not os.path.exists(first):
+    open(first, "w").close()
+    sys.exit(75)  # as one that wants to be started again
+open(f"{sys.argv[1]}/{job.rank}", "w").close()
+"""
+
+
+@pytest.mark.parametrize("restarts, code", ((2, 0), (0, 1)))
+def test_a_job_that_fails_is_started_again_as_often_as_it_may(tmp_path, restarts, code):
+    job = started(tmp_path, FAILS_ONCE, options=("--workers", RANKS, "--max-restarts", restarts))
+    _, err = job.communicate(timeout=LIMIT)
+    assert job.returncode == code, err
+    assert err.count("paceline: starting the job again, 1 of 2\n") == (1 if restarts else 0) and "again, 2 of" not in err, err
+    assert (tmp_path / "1").exists() == (code == 0)
 
 
 def test_an_interrupt_lets_all_ranks_leave_after_the_same_iteration(tmp_path):
