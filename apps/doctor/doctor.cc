@@ -120,8 +120,10 @@ void add_doctor(CLI::App& app, Chosen& chosen) {
   const auto options = std::make_shared<Options>();
   CLI::App* doctor =
       app.add_subcommand("doctor", "Examine this machine, and the way to hosts where 'paceline doctor --serve' runs");
-  doctor->add_option("hosts", options->hosts,
-                     fmt::format("HOST or HOST:PORT of doctors that serve; the port is {} unless given", kDoctorPort));
+  doctor
+      ->add_option("hosts", options->hosts,
+                   fmt::format("HOST or HOST:PORT of doctors that serve; the port is {} unless given", kDoctorPort))
+      ->delimiter(',');
   CLI::Option* serving =
       within(doctor->add_option(
                  "--serve", options->serve,

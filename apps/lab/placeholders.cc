@@ -1,7 +1,10 @@
 #include "lab/placeholders.h"
 
+#include <algorithm>
 #include <charconv>
+#include <vector>
 
+#include "base/text.h"
 #include "lab/script.h"
 
 namespace paceline::cli {
@@ -11,6 +14,21 @@ std::string all_addresses(int hosts) {
   std::string text;
   for (int host = 0; host < hosts; ++host) text += (host == 0 ? "" : ",") + lab::address(host);
   return text;
+}
+
+// Of braces that are none of ours, but look as if they were meant to be; a shell's own ({1..3}, {a,b}, ${x}) do not.
+Status check_meant(std::string_view before, std::string_view name) {
+  static const std::vector<std::string> ours = {"host", "hosts", "address", "addresses"};
+  static const std::vector<std::string> elsewhere = {"rank", "ranks", "node", "nodes", "ip", "id", "index", "size", "world_size"};
+  if (before.ends_with('$')) return {};
+  const std::string word(name.substr(0, name.find(':')));
+  const bool known = std::ranges::find(elsewhere, word) != elsewhere.end();
+  const std::string near = nearest(word, ours);
+  if (near.empty() && !known) return {};
+  return error(ErrorKind::kBadRequest,
+               "{{{}}} means nothing to a lab{}; legal: {{host}}, {{hosts}}, {{address}}, {{address:K}}, {{addresses}}", name,
+               near.empty() || near == word ? "" : fmt::format(" (did you mean '{{{}}}'?)", near))
+      .because({"illegal", std::string(name)});
 }
 
 }  // namespace
@@ -44,6 +62,7 @@ Result<std::string> fill_in(std::string_view text, int host, int hosts) {
         return error(ErrorKind::kBadRequest, "{{{}}} names no host; legal: {{address:0}} to {{address:{}}}", name, hosts - 1);
       filled += lab::address(other);
     } else {
+      PACELINE_RETURN_IF_ERROR(check_meant(text.substr(0, open), name));
       filled += text.substr(open, close - open + 1);
     }
     text.remove_prefix(close + 1);

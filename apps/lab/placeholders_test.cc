@@ -21,5 +21,15 @@ TEST(Placeholders, AHostThatIsNotThereIsRefused) {
     EXPECT_FALSE(fill_in(text, 0, 4).ok()) << text;
 }
 
+TEST(Placeholders, WhatIsNearlyOneIsRefused) {
+  for (const char* text : {"{adress}", "{host:0}", "{adress:0}", "{Host}", "--rank {rank}", "{nodes}"}) {
+    const auto filled = fill_in(text, 0, 4);
+    ASSERT_FALSE(filled.ok()) << text;
+    EXPECT_NE(filled.status().message().find("legal: {host}, {hosts}, {address}"), std::string::npos) << text;
+  }
+  EXPECT_NE(fill_in("{adress}", 0, 4).status().message().find("did you mean '{address}'?"), std::string::npos);
+  for (const char* text : {"{print}", "${host}", "${rank}", "{1..3}", "{a,b}"}) EXPECT_TRUE(fill_in(text, 0, 4).ok()) << text;
+}
+
 }  // namespace
 }  // namespace paceline::cli

@@ -1,6 +1,7 @@
 #include "paceline/program.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "base/text.h"
 #include "paceline/config.h"
 #include "paceline/help_text.h"
+#include "paceline/other_words.h"
 #include "report/report.h"
 
 namespace paceline::cli {
@@ -95,9 +97,35 @@ std::string elsewhere(const CLI::App& app, const std::string& option) {
   return {};
 }
 
+bool is_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && (word[1] == '-' || std::isalpha(static_cast<unsigned char>(word[1])) != 0);
+}
+
+// Of an option that `reached` does not have: what was meant.
+std::string meant_option(const CLI::App& app, const CLI::App& reached, const std::string& name) {
+  const auto has = [&](const std::string& option) { return reached.get_option_no_throw(option) != nullptr; };
+  if (std::string known = other_word(reached.get_name(), name, has); !known.empty()) return known;
+  if (std::string command = elsewhere(app, name); !command.empty()) return command;
+  return suggestion(name, option_names(reached));
+}
+
+// Of `extra` behind the value of an option, such as 2 in --machines 1 2 4.
+std::string list_hint(const CLI::App& reached, const std::vector<std::string>& words, const std::string& extra) {
+  const auto found = std::ranges::find(words, extra);
+  auto begin = found;
+  while (begin != words.begin() && !is_option(*(begin - 1))) --begin;
+  if (found == words.end() || begin == words.begin() || begin == found) return {};
+  const CLI::Option* option = reached.get_option_no_throw(*(begin - 1));
+  if (option == nullptr || option->get_expected_max() == 0) return {};
+  const auto end = std::find_if(found, words.end(), is_option);
+  return fmt::format("; behind {0} stands one word, and a list has commas and no blanks: {0} {1}", *(begin - 1),
+                     fmt::join(begin, end, ","));
+}
+
 // CLI11 says that an argument was not expected; a person wants to know which name was meant. The innermost command that was
 // reached knows the legal names.
-Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CLI::Option* read) {
+Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CLI::Option* read,
+                   const std::vector<std::string>& words) {
   if (const auto* refused = dynamic_cast<const OptionError*>(&problem)) return refused->status();
   const CLI::App* reached = &app;
   while (!reached->get_subcommands().empty()) reached = reached->get_subcommands().back();
@@ -108,18 +136,17 @@ Status usage_error(const CLI::App& app, const CLI::ParseError& problem, const CL
     const bool commands_first = !command_names(*reached).empty();
     std::vector<std::string> extras = reached->remaining(true);
     std::stable_partition(extras.begin(), extras.end(),
-                          [&](const std::string& extra) { return (extra.rfind("--", 0) != 0) == commands_first; });
+                          [&](const std::string& extra) { return !is_option(extra) == commands_first; });
     for (const std::string& extra : extras) {
-      const bool option = extra.rfind("--", 0) == 0;
+      const bool option = is_option(extra);
       const std::string name = option ? extra.substr(0, extra.find('=')) : extra;
       if (!option && !commands_first) {
-        return error(ErrorKind::kBadRequest, "{} takes options, and '{}' is none; see '{} --help'", reached->get_display_name(),
-                     name, path_of(*reached));
+        return error(ErrorKind::kBadRequest, "{} takes options, and '{}' is none{}; see '{} --help'", reached->get_display_name(),
+                     name, list_hint(*reached, words, extra), path_of(*reached));
       }
-      const auto legal = option ? option_names(*reached) : command_names(*reached);
-      const std::string meant = suggestion(name, legal);
+      const std::string meant = option ? meant_option(app, *reached, name) : suggestion(name, command_names(*reached));
       return error(ErrorKind::kBadRequest, "{} has no {} '{}'{}; see '{} --help'", reached->get_display_name(),
-                   option ? "option" : "command", name, meant.empty() && option ? elsewhere(app, name) : meant, path_of(*reached))
+                   option ? "option" : "command", name, meant, path_of(*reached))
           .because({"unknown", name});
     }
   }
@@ -213,7 +240,7 @@ int run(std::span<const AddCommand> commands, std::vector<std::string> words) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& problem) {
-    return report_error(with_origin(usage_error(app, problem, last_read.option()), arguments->origins));
+    return report_error(with_origin(usage_error(app, problem, last_read.option(), arguments->words), arguments->origins));
   }
   return chosen.run();
 }

@@ -3,11 +3,20 @@
 #include <algorithm>
 
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/text.h"
 
 namespace paceline::cli {
+namespace {
+
+std::size_t columns_of(std::FILE* terminal) {
+  winsize size{};
+  return ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace
 
 std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, Duration elapsed,
                           const std::string& note) {
@@ -22,6 +31,12 @@ std::string progress_line(const std::string& label, std::int64_t done, std::int6
     line += fmt::format("  {} left", to_text(from_seconds(seconds(elapsed) * (1 - share) / share)));
   }
   return note.empty() ? line : line + "  " + note;
+}
+
+std::string fitted_line(std::string line, std::size_t columns, std::size_t covered) {
+  const std::size_t most = columns == 0 ? std::string::npos : columns - 1;
+  line.resize(std::max(line.size(), covered), ' ');
+  return line.substr(0, most);
 }
 
 ProgressBar::ProgressBar(std::string label, std::int64_t total, ShowProgress show, const Clock& clock, std::FILE* to)
@@ -51,8 +66,13 @@ void ProgressBar::update(std::int64_t done, const std::string& note) {
 void ProgressBar::paint(std::int64_t done, const std::string& note) {
   any_painted_ = true;
   const std::string line = progress_line(label_, done, total_, clock_.now() - started_, note);
-  fmt::print(to_, "{}{}{}", terminal_ ? "\r" : "", line,
-             terminal_ ? "\x1b[K" : "\n");  // the escape clears what a longer line left behind
+  if (terminal_) {
+    const std::string fitted = fitted_line(line, columns_of(to_), painted_width_);
+    painted_width_ = std::min(fitted.size(), line.size());
+    fmt::print(to_, "\r{}", fitted);
+  } else {
+    fmt::print(to_, "{}\n", line);
+  }
   std::fflush(to_);
 }
 

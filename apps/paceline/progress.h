@@ -37,6 +37,7 @@ class ProgressBar {
   bool shown_;
   TimePoint started_;
   TimePoint painted_;
+  std::size_t painted_width_ = 0;  // what a shorter line has to cover
   bool any_painted_ = false;
   bool complete_ = false;
 };
@@ -44,5 +45,8 @@ class ProgressBar {
 // The line itself, without its end. Time left is an extrapolation from `elapsed`, left out as long as nothing is done.
 std::string progress_line(const std::string& label, std::int64_t done, std::int64_t total, Duration elapsed,
                           const std::string& note);
+// The same for a terminal that is so many columns wide (0: nobody knows): a line that is full would wrap, and the next one not
+// replace it. Covers the line before, of `covered` columns.
+std::string fitted_line(std::string line, std::size_t columns, std::size_t covered);
 
 }  // namespace paceline::cli

@@ -25,6 +25,14 @@ TEST(ProgressLine, ShowsShareCountAndTimeLeft) {
   EXPECT_EQ(progress_line("x", 0, 0, std::chrono::seconds(0), ""), "x [##############################] 100 %  0 of 0  0 ns");
 }
 
+TEST(ProgressLine, FitsATerminalAndCoversTheLineBefore) {
+  EXPECT_EQ(fitted_line("training [##]  5 %", 0, 0), "training [##]  5 %");
+  EXPECT_EQ(fitted_line("training [##]  5 %", 10, 0), "training ");
+  EXPECT_EQ(fitted_line("done", 80, 8), "done    ");
+  EXPECT_EQ(fitted_line("done", 7, 8), "done  ");
+  EXPECT_EQ(fitted_line("done", 1, 8), "");
+}
+
 TEST(ProgressBar, IsSilentWhereThereIsNoTerminal) {
   const File file(std::tmpfile(), &std::fclose);
   ManualClock clock;

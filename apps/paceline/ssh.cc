@@ -47,6 +47,9 @@ Status check_named_hosts(const NamedHosts& hosts) {
                               : error(ErrorKind::kBadRequest, "{} is for --hosts; give it, or leave {} out", without, without);
   }
   for (const std::string& host : hosts.names) {
+    if (host.find_first_of(" \t;") != std::string::npos)
+      return error(ErrorKind::kBadRequest, "--hosts: '{}' is no host's name; between names stand commas and no blanks: node1,node2",
+                   host);
     if (host.empty() || host.starts_with('-')) return error(ErrorKind::kBadRequest, "--hosts: '{}' is no host's name", host);
   }
   return {};

@@ -15,6 +15,13 @@ bool is_program(const fs::path& file) {
   return fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
 }
 
+Status several_words(const std::string& words) {
+  return error(ErrorKind::kBadRequest,
+               "'{}' is a program with its arguments in one word, and there is no such program; leave the quotes out: {}", words,
+               words)
+      .because({"no-file", words});
+}
+
 }  // namespace
 
 Status check_startable(const std::string& program, const std::string& path) {
@@ -26,11 +33,16 @@ Status check_startable(const std::string& program, const std::string& path) {
       if (is_program(fs::path(path.substr(begin, end - begin)) / program)) return {};
       begin = end + 1;
     }
+    if (const std::size_t blank = program.find(' ');
+        blank != std::string::npos && check_startable(program.substr(0, blank), path).ok())
+      return several_words(program);
     return error(ErrorKind::kBadRequest, "there is no program '{}' in PATH{}", program,
                  there && !fs::is_directory(program, ignored) ? "; write ./" + program + " for the file of this folder" : "")
         .because({"no-file", program});
   }
   if (is_program(program)) return {};
+  if (const std::size_t blank = program.find(' '); blank != std::string::npos && is_program(program.substr(0, blank)))
+    return several_words(program);
   const char* what = !there ? "there is no file '{}'"
                      : fs::is_directory(program, ignored)
                          ? "'{}' is a folder and no program"

@@ -24,6 +24,9 @@ TEST(ProgramFile, IsFoundAsASystemFindsItAndSaysWhatIsThereInstead) {
   EXPECT_EQ(said(folder / "runs"), "");
   EXPECT_EQ(said("named"), "");
   EXPECT_EQ(said("runs"), "there is no program 'runs' in PATH");
+  for (const std::string& words : {std::string("named three.py"), (folder / "runs").string() + " --width 64"})
+    EXPECT_THAT(said(words), HasSubstr("in one word, and there is no such program; leave the quotes out: " + words));
+  EXPECT_EQ(said("nothing three.py"), "there is no program 'nothing three.py' in PATH");
   EXPECT_THAT(said(folder / "nothing"), HasSubstr("there is no file '"));
   EXPECT_THAT(said(folder / "bin"), HasSubstr("is a folder and no program"));
   EXPECT_THAT(said(folder / "text"), HasSubstr("chmod +x"));
