@@ -96,7 +96,9 @@ constexpr ErrorPage kProcessPages[] = {
      "A process died, was killed or cut off, so the job cannot go on as it was. The sentence names who it was and where it stood.",
      "On its machine: `dmesg | grep -i oom` (killed for its memory), the launcher's log, and whether the machine is up. Look at "
      "that process's own last lines.",
-     "Remove the cause and start the job again: with `--checkpoint DIR --resume` it goes on where the last checkpoint is."},
+     "Remove the cause and start the job again. `paceline train` with `--checkpoint DIR --resume` goes on where the last "
+     "checkpoint "
+     "is. A script with `attach` goes on from what it has saved itself, as `examples/torch/resumed.py` does."},
     {"stall", "No progress, though everybody is alive",
      "All processes answer, but one waited longer than `--stall-deadline` for another: that one computes for very long, hangs, or "
      "waits for something of its own.",
@@ -122,7 +124,9 @@ constexpr ErrorPage kProcessPages[] = {
      "`--non-finite skip`."},
     {"cancelled", "Somebody asked to stop", "The job ended because of Ctrl-C, a signal or a call that closes it. Nothing is wrong.",
      "Where it was not you: the launcher's or scheduler's log says who sent the signal.",
-     "With `--checkpoint DIR` there is a checkpoint of the last iteration: go on with `--resume`."},
+     "With `paceline train --checkpoint DIR` there is a checkpoint of the last iteration: go on with `--resume`. A script that "
+     "looks at "
+     "`job.stopping` can save before it leaves its loop."},
     {"corrupt", "Bytes failed their check", "What was read or received is not what was written or sent. Nothing of it was used.",
      "If it came over a network, `paceline doctor HOST` and the interface's own counters (`ip -s link`). If it came from a disk, "
      "read the file again elsewhere.",

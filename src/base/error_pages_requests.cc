@@ -46,8 +46,9 @@ constexpr ErrorPage kRequestPages[] = {
      "The disk, or this user's share of it, is full, or a file reached its limit. What was to be written is lost; checkpoints that "
      "were complete stay good.",
      "`df -h FOLDER` and `df -i FOLDER` for the folder in the sentence; `ulimit -f`; where there are quotas, `quota`.",
-     "Free space, raise the limit, or write elsewhere (`--checkpoint`, `--output`). A job goes on with `--resume` from its last "
-     "good checkpoint."},
+     "Free space, raise the limit, or write elsewhere (`--checkpoint`, `--output`). `paceline train` goes on with `--resume` from "
+     "its "
+     "last good checkpoint, a script from what it has saved."},
     {"in-use", "Another process is using it",
      "A folder of checkpoints belongs to one job at a time, so that two do not write over each other.",
      "`pgrep -a paceline` shows what runs on this machine. On a shared disk the other job may run on another one.",
@@ -76,7 +77,8 @@ constexpr ErrorPage kRequestPages[] = {
      "The operating system did not do what it was asked: a disk, a descriptor, a right, a program that cannot be started. The "
      "sentence ends with the system's own reason.",
      "`ls -ld` for a path, `dmesg | tail` for a disk, `ulimit -a` for descriptors.",
-     "Remove the cause that the system names, then start again; a job goes on with `--resume`."},
+     "Remove the cause that the system names, then start again. `paceline train` goes on with `--resume`, a script from what "
+     "it has saved."},
     {"order", "A call at the wrong time",
      "A function of the C or C++ interface was called before or after its turn: a gradient twice in an iteration, a report before "
      "the end. The call did nothing.",
