@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 WORTH = 0.02  # of the time: less is not worth a word
-LATE = 0.1  # of the others' own time, that a rank takes longer: less is how ranks differ anyway
+LATE_SHARE = 0.1  # of an iteration, that it is late
+LATE = 0.25  # of the others' own time, that a rank takes longer: less is how equal ranks differ on a machine that others use too
 REMEDIES = {
     "unscale_": "only the loss scaler needs them there: bfloat16 needs none",
     "clip_grad_value_": "it needs all means before step()",
@@ -89,7 +90,7 @@ def advice(lines: Mapping[str, float], max_norm: float | None, *, is_narrow: boo
     worth = {reason: seconds for reason, seconds in waits.items() if seconds > WORTH * lines["seconds"] and reason in (*REMEDIES, "forward", "clip_grad_norm_")}
     slow = late(told)  # rank 0, which asks, is one that others wait for, or waits for it
     most = max(worth.values(), default=0.0)
-    if told is not None and slow is not None and (slow[0] == 0 or slow[1] - slow[2] >= most / 2) and slow[1] - slow[2] > WORTH * lines.get("seconds", 0.0):
+    if told is not None and slow is not None and (slow[0] == 0 or slow[1] - slow[2] >= most / 2) and slow[1] - slow[2] > LATE_SHARE * lines.get("seconds", 0.0):
         return of_late(told, *slow)
     if not worth:
         return ""
