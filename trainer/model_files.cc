@@ -108,7 +108,7 @@ Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& 
   return {};
 }
 
-Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings) {
+Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings, const data::DatasetPair& data) {
   std::vector<checkpoint::ExportedTensor> tensors;
   const wire::TensorTable& table = adapter.table();
   const std::vector<std::int64_t> offsets = table.offsets();
@@ -119,8 +119,10 @@ Status export_model(const std::string& path, ModuleAdapter& adapter, const job::
   }
   const auto buffers = contiguous_buffers(adapter);
   for (const auto& [name, buffer] : buffers) tensors.push_back({name, dtype_name(buffer), buffer.sizes().vec(), bytes_of(buffer)});
-  return checkpoint::write_safetensors(system_files(), path, tensors,
-                                       {{"format", "pt"}, {"model", settings.task.model}, {"dataset", settings.task.dataset}});
+  std::vector<std::pair<std::string, std::string>> metadata = {
+      {"format", "pt"}, {"model", settings.task.model}, {"dataset", settings.task.dataset}};
+  for (auto& line : data::described(data)) metadata.push_back(std::move(line));
+  return checkpoint::write_safetensors(system_files(), path, tensors, metadata);
 }
 
 }  // namespace paceline::trainer

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/worker_process.h"
+#include "trainer/data/dataset.h"
 #include "trainer/module_adapter.h"
 
 namespace paceline::trainer {
@@ -15,7 +16,8 @@ bool save_part_if_due(runtime::WorkerProcess& process, const ModuleAdapter& adap
 // A job that goes on: the buffers become those of the checkpoint. Errors: kCorrupt, kIo, kBadRequest naming file and buffer.
 Status restore_part(const runtime::WorkerProcess& process, const ModuleAdapter& adapter);
 
-// Parameters and buffers in the safetensors format. Errors: kIo naming the file, kBadRequest for a buffer of a strange dtype.
-Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings);
+// Parameters and buffers in the safetensors format, and with them how the input is made of a picture and which class is which.
+// Errors: kIo naming the file, kBadRequest for a buffer of a strange dtype.
+Status export_model(const std::string& path, ModuleAdapter& adapter, const job::JobSpec& settings, const data::DatasetPair& data);
 
 }  // namespace paceline::trainer

@@ -56,7 +56,7 @@ class WorkerLoop {
   // After run(): the trained model, which all updates have reached.
   Status export_if_asked() {
     if (process_.rank() != Rank{0} || settings_.saving.export_file.empty()) return {};
-    return export_model(settings_.saving.export_file, workload_.adapter(), settings_);
+    return export_model(settings_.saving.export_file, workload_.adapter(), settings_, workload_.data());
   }
 
  private:

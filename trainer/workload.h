@@ -51,6 +51,8 @@ class Workload {
   void seed(Iteration iteration, Rank rank) const;
   torch::Tensor loss(const Tensors& tensors) { return network_->loss(tensors.input, tensors.target); }
 
+  const data::DatasetPair& data() const { return data_; }
+
   // Share of right answers on the test set, in evaluation mode. Errors: the data cannot be read.
   Result<double> evaluate(const Clock& clock);
 

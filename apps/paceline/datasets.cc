@@ -1,9 +1,12 @@
 // `paceline datasets`: which data sets there are; `show` what is in one; `pack` it into a record file.
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -12,6 +15,7 @@
 #include "paceline/data_root.h"
 #include "paceline/option_files.h"
 #include "paceline/progress.h"
+#include "runtime/signals.h"
 #include "trainer/data/open.h"
 #include "trainer/data/records.h"
 
@@ -77,6 +81,8 @@ nlohmann::ordered_json to_json(const data::DatasetPair& pair) {
     json["classes"] = form.classes;
     json["mean"] = form.normalisation.mean;
     json["deviation"] = form.normalisation.deviation;
+    json["preparation"] = pair.preparation;
+    json["class_names"] = pair.class_names;
   } else {
     json["source_vocabulary"] = form.source_vocabulary;
     json["target_vocabulary"] = form.classes;
@@ -92,6 +98,11 @@ void print_text(const data::DatasetPair& pair) {
   if (form.content == data::Content::kImages) {
     fmt::print("  shape              {}x{}x{} (channels x height x width), float32\n  classes            {}\n", form.shape[0],
                form.shape[1], form.shape[2], form.classes);
+    if (!pair.preparation.empty()) fmt::print("  preparation        {}\n", pair.preparation);
+    fmt::print("  values             (byte / 255 - mean) / deviation; mean {}, deviation {}\n",
+               fmt::join(form.normalisation.mean, " "), fmt::join(form.normalisation.deviation, " "));
+    for (std::size_t label = 0; label < pair.class_names.size(); ++label)
+      fmt::print("  class {:<12} {}\n", label, pair.class_names[label]);
   } else {
     fmt::print("  source vocabulary  {}\n  target vocabulary  {}\n", form.source_vocabulary, form.classes);
   }
@@ -119,7 +130,13 @@ int show(const Options& options) {
 Status pack_with_bar(const data::DatasetPair& pair, const Options& options) {
   const SystemClock clock;
   ProgressBar bar("packing", pair.train->size() + pair.test->size(), show_progress(options), clock);
-  return data::pack(pair, options.file, [&](std::int64_t done) { bar.update(done); });
+  // What is not finished is removed.
+  std::atomic<bool> interrupted = false;
+  const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) { interrupted = true; });
+  return data::pack(pair, options.file, [&](std::int64_t done) {
+    bar.update(done);
+    return interrupted ? error(ErrorKind::kCancelled, "interrupted by the user; {} was not written", options.file) : Status();
+  });
 }
 
 int pack(const Options& options) {

@@ -38,7 +38,7 @@ Status run_reference_mode(const WorkerRequest& request, Workload& workload) {
       request, [&](const auto& stopped) { return run_reference(workload, request.settings, request.workers, progress, stopped); });
   const bool trained = status.ok() || status.kind() == ErrorKind::kCancelled;
   // The module holds rank 0's buffers after the last evaluation.
-  if (trained && !file.empty()) PACELINE_RETURN_IF_ERROR(export_model(file, workload.adapter(), request.settings));
+  if (trained && !file.empty()) PACELINE_RETURN_IF_ERROR(export_model(file, workload.adapter(), request.settings, workload.data()));
   return status;
 }
 

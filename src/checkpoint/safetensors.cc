@@ -33,7 +33,8 @@ Status write_safetensors(Files& files, const std::string& path, const std::vecto
         {"dtype", dtype->second}, {"shape", tensor.shape}, {"data_offsets", {place, place + tensor.bytes.size()}}};
     place += tensor.bytes.size();
   }
-  std::string text = header.dump();
+  // A folder's name, and so a class's, need not be UTF-8.
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   std::array<std::byte, 8> length;
   for (std::size_t i = 0; i < length.size(); ++i)

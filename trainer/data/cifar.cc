@@ -113,6 +113,8 @@ Result<DatasetPair> open_cifar(Cifar which, const std::filesystem::path& folder,
   }
   const std::filesystem::path files = place_of(layout, folder);
   DatasetPair pair{.name = name};
+  if (which == Cifar::k10)
+    pair.class_names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
   PACELINE_ASSIGN_OR_RETURN(pair.train, open_half(files, layout.train_files, layout));
   PACELINE_ASSIGN_OR_RETURN(pair.test, open_half(files, {layout.test_file}, layout));
   return pair;

@@ -1,5 +1,8 @@
 #include "trainer/data/dataset.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 namespace paceline::trainer::data {
 
 const char* to_string(Content content) { return content == Content::kImages ? "images" : "text"; }
@@ -21,6 +24,23 @@ Status Dataset::read(std::int64_t index, std::span<float> input, std::span<std::
   Normaliser(form()).apply(sample.pixels, input);
   target[0] = sample.target.front();
   return {};
+}
+
+std::vector<std::pair<std::string, std::string>> described(const DatasetPair& pair) {
+  const Form& form = pair.train->form();
+  if (form.content != Content::kImages) {
+    return {
+        {"input", fmt::format("text: ids of words, {} of the source and {} of the target", form.source_vocabulary, form.classes)}};
+  }
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"input", fmt::format("{} x {} x {} float32 (channels x height x width): (byte / 255 - mean) / deviation", form.shape[0],
+                            form.shape[1], form.shape[2])},
+      {"mean", fmt::format("{}", fmt::join(form.normalisation.mean, " "))},
+      {"deviation", fmt::format("{}", fmt::join(form.normalisation.deviation, " "))}};
+  if (!pair.preparation.empty()) lines.emplace_back("preparation", pair.preparation);
+  lines.emplace_back("classes", std::to_string(form.classes));
+  if (!pair.class_names.empty()) lines.emplace_back("class_names", fmt::format("{}", fmt::join(pair.class_names, "\n")));
+  return lines;
 }
 
 Normaliser::Normaliser(const Form& form) : plane_(static_cast<std::size_t>(form.shape.at(1) * form.shape.at(2))) {

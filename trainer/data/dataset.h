@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -92,7 +93,15 @@ struct DatasetPair {
   std::string name;  // as asked for, e.g. "mnist-5k"
   std::shared_ptr<const Dataset> train{};
   std::shared_ptr<const Dataset> test{};
-  std::string note{};  // for people, where there is something to say: what was left out, what a record file was made from
+  std::vector<std::string> class_names{};  // images, where the files say them: by label
+  std::string preparation{};               // for people: how a picture becomes pixels, where that is more than to read it
+  // For people, where there is something to say: what was left out, what a record file was made from.
+  std::string note{};
 };
+
+// How a trained model wants its input, for a file that holds the model alone. Images: "input", what it is; "mean" and "deviation",
+// blanks between channels; "preparation", where there is one; "classes", their number, and "class_names", where they are known, a
+// line each by label. Text: "input" alone.
+std::vector<std::pair<std::string, std::string>> described(const DatasetPair& pair);
 
 }  // namespace paceline::trainer::data

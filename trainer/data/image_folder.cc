@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include <fmt/format.h>
+
 #include "trainer/data/file.h"
 #include "trainer/data/image.h"
 
@@ -173,9 +175,15 @@ Result<DatasetPair> open_image_folder(const std::filesystem::path& folder, std::
     }
   }
   const auto count = static_cast<std::int64_t>(classes.size());
-  return DatasetPair{.name = name,
-                     .train = std::make_shared<ImageFolder>(std::move(train), size, count),
-                     .test = std::make_shared<ImageFolder>(std::move(test), size, count)};
+  std::vector<std::string> names;
+  for (const ClassFiles& one : classes) names.push_back(one.name);
+  return DatasetPair{
+      .name = name,
+      .train = std::make_shared<ImageFolder>(std::move(train), size, count),
+      .test = std::make_shared<ImageFolder>(std::move(test), size, count),
+      .class_names = std::move(names),
+      .preparation =
+          fmt::format("RGB; the shorter side is scaled to {0} (bilinear, averaging), and the middle {0} x {0} is cut out", size)};
 }
 
 }  // namespace paceline::trainer::data

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include <gtest/gtest.h>
 
@@ -225,6 +226,22 @@ TEST(OpenImages, TestsWithEveryTenthFileOfAClassByName) {
   EXPECT_EQ(read(*pair->test, 1).label, 1);
   EXPECT_EQ(value(read(*pair->train, 3 + 9)), 10);
   EXPECT_TRUE(pair->train->verify().ok());
+}
+
+TEST(OpenImages, SayHowATrainedModelWantsItsPictures) {
+  const TestFolder folder;
+  for (const char* name : {"cats", "ants"}) folder.write(fmt::format("{}/1.png", name), grey_png(7));
+  const auto pair = open("images:" + folder.path() + ",size=2", "");
+  ASSERT_TRUE(pair.ok()) << pair.status().message();
+  EXPECT_EQ(pair->class_names, (std::vector<std::string>{"ants", "cats"}));
+  const auto lines = described(*pair);
+  const std::map<std::string, std::string> by_name(lines.begin(), lines.end());
+  EXPECT_EQ(by_name.at("input"), "3 x 2 x 2 float32 (channels x height x width): (byte / 255 - mean) / deviation");
+  EXPECT_EQ(by_name.at("mean"), "0.485 0.456 0.406");
+  EXPECT_EQ(by_name.at("deviation"), "0.229 0.224 0.225");
+  EXPECT_EQ(by_name.at("preparation"),
+            "RGB; the shorter side is scaled to 2 (bilinear, averaging), and the middle 2 x 2 is cut out");
+  EXPECT_EQ(by_name.at("class_names"), "ants\ncats");
 }
 
 TEST(OpenImages, TakesTrainAndTestFoldersWhereThereAre) {

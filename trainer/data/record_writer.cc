@@ -86,7 +86,8 @@ Status write_block(Output& output, std::vector<std::byte>& payload, std::uint32_
   return {};
 }
 
-Status write_half(const Dataset& set, std::int64_t per_block, Output& output, const std::function<void(std::int64_t)>& on_written) {
+Status write_half(const Dataset& set, std::int64_t per_block, Output& output,
+                  const std::function<Status(std::int64_t)>& on_written) {
   const Content content = set.form().content;
   Sample sample;
   std::vector<std::byte> payload;
@@ -98,14 +99,14 @@ Status write_half(const Dataset& set, std::int64_t per_block, Output& output, co
     ++records;
     const bool full = content == Content::kImages ? records == per_block : static_cast<std::int64_t>(payload.size()) >= kBlockBytes;
     if (full) PACELINE_RETURN_IF_ERROR(write_block(output, payload, records));
-    on_written(i + 1);
+    PACELINE_RETURN_IF_ERROR(on_written(i + 1));
   }
   return write_block(output, payload, records);
 }
 
 }  // namespace
 
-Status pack(const DatasetPair& pair, const std::filesystem::path& file, const std::function<void(std::int64_t)>& on_progress) {
+Status pack(const DatasetPair& pair, const std::filesystem::path& file, const std::function<Status(std::int64_t)>& on_progress) {
   const Form& form = pair.train->form();
   PACELINE_CHECK(form == pair.test->form(), "the halves of {} differ in form", pair.name);
   if (form.content == Content::kImages && (form.shape[0] > kMostChannels || input_values(form) > kLargestInput)) {
@@ -119,7 +120,7 @@ Status pack(const DatasetPair& pair, const std::filesystem::path& file, const st
   PACELINE_RETURN_IF_ERROR(output.write(header_of(pair, per_block, 0)));
   PACELINE_RETURN_IF_ERROR(write_half(*pair.train, per_block, output, on_progress));
   PACELINE_RETURN_IF_ERROR(
-      write_half(*pair.test, per_block, output, [&](std::int64_t done) { on_progress(pair.train->size() + done); }));
+      write_half(*pair.test, per_block, output, [&](std::int64_t done) { return on_progress(pair.train->size() + done); }));
   PACELINE_RETURN_IF_ERROR(packed->writer().overwrite_beginning(header_of(pair, per_block, output.written())));
   return packed->finish();
 }

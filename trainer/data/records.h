@@ -22,9 +22,9 @@
 namespace paceline::trainer::data {
 
 // Writes both halves to `file`, so that there is never half a file (base/new_file.h). `on_progress` is told the number of records
-// written so far, now and then. Errors: a sample cannot be read; kBadRequest when nothing can be written there, kIo when the disk
-// refuses.
-Status pack(const DatasetPair& pair, const std::filesystem::path& file, const std::function<void(std::int64_t)>& on_progress);
+// written so far, now and then; an error of its own ends the packing. Errors: that one; a sample cannot be read; kBadRequest when
+// nothing can be written there, kIo when the disk refuses.
+Status pack(const DatasetPair& pair, const std::filesystem::path& file, const std::function<Status(std::int64_t)>& on_progress);
 
 // Images: checks header and sizes now, each block's checksum when it is first touched (or by `verify`); a mini-batch costs one read
 // of a record for each sample then. Text: everything is read and checked now. kBadRequest: not a record file, another version,

@@ -12,7 +12,7 @@
 namespace paceline::trainer::data {
 namespace {
 
-const auto kSilent = [](std::int64_t) {};
+const auto kSilent = [](std::int64_t) { return Status(); };
 
 std::string spec_of(const TestFolder& folder, const std::string& name) { return "records:" + folder.path(name); }
 
@@ -32,6 +32,14 @@ void expect_same(const Dataset& a, const Dataset& b) {
   }
 }
 
+TEST(Records, LeaveNothingWhenPackingIsStopped) {
+  const TestFolder folder;
+  const DatasetPair pair = open("synthetic:1x8x8,samples=30,test=1", "").value();
+  const auto stop = [](std::int64_t done) { return done < 7 ? Status() : Status(ErrorKind::kCancelled, "stopped"); };
+  EXPECT_EQ(pack(pair, folder.path("packed"), stop).kind(), ErrorKind::kCancelled);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("")));
+}
+
 TEST(Records, GiveBackWhatWasPacked) {
   const TestFolder folder;
   std::string lines;
@@ -45,7 +53,11 @@ TEST(Records, GiveBackWhatWasPacked) {
         "text:" + folder.path("lines") + "," + folder.path("lines"), "images:" + folder.path("images") + ",size=5"}) {
     const DatasetPair pair = open(spec, "").value();
     std::int64_t told = 0;
-    ASSERT_TRUE(pack(pair, folder.path("packed"), [&](std::int64_t done) { told = done; }).ok()) << spec;
+    const auto tell = [&](std::int64_t done) {
+      told = done;
+      return Status();
+    };
+    ASSERT_TRUE(pack(pair, folder.path("packed"), tell).ok()) << spec;
     EXPECT_EQ(told, pair.train->size() + pair.test->size());
     const auto back = open(spec_of(folder, "packed"), "");
     ASSERT_TRUE(back.ok()) << back.status().message();

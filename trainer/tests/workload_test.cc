@@ -44,7 +44,7 @@ TEST(Workload, KnowsEveryWordOfTheSource) {
   for (const std::int64_t words : {17191, 20000}) {
     const data::DatasetPair pair{
         .name = "pairs", .train = std::make_shared<Pairs>(8, words), .test = std::make_shared<Pairs>(2, words)};
-    ASSERT_TRUE(data::pack(pair, file, [](std::int64_t) {}).ok());
+    ASSERT_TRUE(data::pack(pair, file, [](std::int64_t) { return Status(); }).ok());
     const Status status = opened("seq2seq", "records:" + file, 2);
     if (words == 17191) {
       EXPECT_TRUE(status.ok()) << status.message();

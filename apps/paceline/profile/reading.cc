@@ -109,7 +109,7 @@ Result<Reading> measure_reading(const std::string& dataset, const std::filesyste
 
 Status pack_records(const std::string& dataset, const std::filesystem::path& data_root, const std::filesystem::path& file) {
   PACELINE_ASSIGN_OR_RETURN(const data::DatasetPair pair, data::open(dataset, data_root));
-  return data::pack(pair, file, [](std::int64_t) {});
+  return data::pack(pair, file, [](std::int64_t) { return Status(); });
 }
 
 }  // namespace paceline::cli

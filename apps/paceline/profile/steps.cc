@@ -1,8 +1,10 @@
 // `paceline profile --steps`: the phases of a real job of one worker and one server, first without reading ahead, then reading
 // ahead so far that loading hides; the overhead R_O of Lemma 3.1 from both; and what record files are worth.
+#include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/amounts.h"
 #include "base/text.h"
@@ -16,6 +18,7 @@
 #include "paceline/progress.h"
 #include "paceline/temporary_folder.h"
 #include "paceline/train/trainer_program.h"
+#include "runtime/signals.h"
 
 namespace paceline::cli {
 namespace {
@@ -184,6 +187,11 @@ Result<Profile> measure_steps(const ProfileOptions& options) {
   PACELINE_ASSIGN_OR_RETURN(profile.ahead, run_job(options, profile.dataset, prefetch));
   bar.update(2);
   PACELINE_ASSIGN_OR_RETURN(const auto folder, TemporaryFolder::make());
+  const runtime::Signals signals({SIGINT, SIGTERM, SIGHUP}, [&](int) {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder->path(), ignored);
+    _exit(kInterrupted);
+  });
   PACELINE_ASSIGN_OR_RETURN(profile.comparison, compare_records(options, model, *folder));
   bar.update(3);
   return profile;
