@@ -43,5 +43,10 @@ class PacelineError(RuntimeError):
         return _restored, (self.message, self.kind, self.code, self.subject, self.exit_code)
 
 
+def in_a_script(message: str) -> str:
+    """A sentence of the core, with what a script has in the place of a command's option."""
+    return message.replace("--stall-deadline", 'settings={"stall-deadline": ...} of attach')
+
+
 def _restored(message: str, kind: str, code: str, subject: str, exit_code: int) -> PacelineError:
     return PacelineError(message, kind=kind, code=code, subject=subject, exit_code=exit_code)

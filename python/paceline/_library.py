@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint8, c_uint32, c_void_p
 
-from paceline._errors import KINDS, PacelineError
+from paceline._errors import KINDS, PacelineError, in_a_script
 from paceline._interface import (
     AGAIN, BAD_REQUEST, CANCELLED, DONE, FLOAT32, RELEASE, WORKER,
     Error, Info, Place, Step, Tensor, Verdict,
@@ -37,7 +37,7 @@ def _failure(error: Error) -> PacelineError:
     kind = KINDS[error.kind - 1]
     code, subject, message = (text.decode(errors="replace") for text in (error.code, error.subject, error.message))
     exit_code = {BAD_REQUEST: 2, CANCELLED: 130}.get(error.kind, 1)
-    return PacelineError(message, kind=kind, code=code, subject=subject, exit_code=exit_code)
+    return PacelineError(in_a_script(message), kind=kind, code=code, subject=subject, exit_code=exit_code)
 
 
 def _call(name: str, *arguments: object) -> bool:

@@ -129,6 +129,7 @@ class Before(copies.Hook):
 
     mark: tuple[int, int] | None = None
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def __call__(self, parameter: torch.Tensor) -> None:
         self.mark = memory.mark_of(parameter)
 

@@ -1,5 +1,6 @@
 """Where a rank's own time goes, and which rank the others wait for."""
 
+from paceline._errors import in_a_script
 from paceline.torch import summary
 from paceline.torch.phases import Phases
 from test_front_decisions import TOLD
@@ -58,3 +59,9 @@ def test_a_ranks_own_time_is_loading_until_the_forward_pass_and_backward_from_th
     assert phases.taken() == {"load": 3, "forward": 9, "backward": 5}
     passes(6)
     assert phases.taken() == {}  # the model's parts alone were called
+
+
+def test_an_option_that_an_error_advises_is_the_setting_of_a_script():
+    said = in_a_script("worker 0 waited 5000 ms for server 0 to send the value of layer 0; --stall-deadline is 5.0 s")
+    assert said.endswith('of layer 0; settings={"stall-deadline": ...} of attach is 5.0 s')
+    assert in_a_script("window 16KiB is smaller than two chunks") == "window 16KiB is smaller than two chunks"
