@@ -262,12 +262,12 @@ def make_own(path: str) -> None:
         raise PacelineError(f"{path}, where the ranks meet, is another user's; set TMPDIR, or PACELINE_COORDINATOR=HOST:PORT", code="illegal", subject="TMPDIR")
 
 
-def store_of(here: Launch, name: str, seconds: float = MEETING) -> Store:
+def store_of(here: Launch, name: str, seconds: float | None = None) -> Store:
     """The script's own process group has one already, or torchrun's agent, or rank 0 opens one."""
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore, PrefixStore, TCPStore
 
-    limit = datetime.timedelta(seconds=seconds)
+    limit = datetime.timedelta(seconds=MEETING if seconds is None else seconds)
     store = _stores.get(here.store)
     if store is not None:
         pass
