@@ -25,15 +25,8 @@ NOTES = {
     "processes": "Programs give these, and processes tell each other. On the command line `--convolutions`, `--metrics`, `--pace` and `--trace` "
     "name files; the other three are not there.",
 }
-AGREE = {"workers": "workers", "resume": "workers, checkpoint"}
 HEADERS = ("error.h", "paceline.h", "alike.h", "communicator.h", "optimizer_state.h")
-MODULES = {
-    "paceline": "python/paceline/__init__.py",
-    "paceline.report": "python/paceline/report.py",
-    "paceline.plan": "python/paceline/plan.py",
-    "paceline.profile": "python/paceline/profile.py",
-    "paceline.torch": "python/paceline/torch/__init__.py",
-}
+MODULES = {f"paceline{name}": f"python/paceline/{file}.py" for name, file in (("", "__init__"), (".report", "report"), (".plan", "plan"), (".profile", "profile"), (".torch", "torch/__init__"))}
 
 
 def output(*words):
@@ -57,20 +50,32 @@ def table(head, rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def usual(row):
+    """The default of an option's row as a person types it; "" where there is none, or where the meaning says it."""
+    value, kind = row["default"], row["type"]
+    return value or "" if value is None or isinstance(value, str) else ("off", "on")[value] if kind == "flag" else f"{value:g}{'s' if kind == 'time' else ''}"
+
+
 def options_page():
     rows = json.loads(output("options", "--json"))
-    page = f"""# Options: what is legal, and who must agree
+    page = f"""# Options of a job
 
 {len(rows)} options make a job. They are the same on the command line, in a `--config` file, in `attach(settings=...)` and in
 `paceline_job_set`. With `attach` the script's optimizer makes the steps, so its options (`learning-rate`, `momentum` …) are refused there.
-What each means, and its default, stands [with `paceline train`](../cli.md#paceline-train).
-`paceline options --json` prints this table, `--schema` a JSON schema.
-Workers whose options differ are refused; the first difference is named. So is a checkpoint where an option differs that must agree with it.
+What needs more than a row stands in [the command line](../cli.md#paceline-train). How a job is started, such as `--workers` and `--hosts`, stands with [the commands](commands.md#paceline-train).
+
+Workers whose options differ are refused; the first difference is named. Where the last column says yes, the option must agree with a checkpoint that the job goes on from, too.
+An option that would do nothing in a job, such as `momentum` with `sgd`, is refused unless its value is the default.
+`paceline options --json` prints these tables, `--schema` a JSON schema for `--config` files.
 """
     for section, title in SECTIONS.items():
         chosen = [row for row in rows if row["section"] == section]
-        cells = [[code(row["name"]), row["type"], plain(row["legal"]), AGREE[row["agree"]], row["since"]] for row in chosen]
-        page += f"\n## {title}\n\n" + (NOTES[section] + "\n\n" if section in NOTES else "") + table(["option", "type", "legal", "must agree between", "since"], cells)
+        cells = [
+            [code(row["name"]), code(usual(row)), plain(row["legal"]) if row["type"] != "flag" else "", plain(row["help"]), "yes" if row["agree"] == "resume" else ""]
+            for row in chosen
+        ]
+        page += f"\n## {title}\n\n" + (NOTES[section] + "\n\n" if section in NOTES else "")
+        page += table(["option", "default", "legal", "meaning", "with a checkpoint"], cells)
     unknown = {row["section"] for row in rows} - set(SECTIONS)
     assert not unknown, f"sections that SECTIONS does not name: {unknown}"
     return page
@@ -102,33 +107,48 @@ def parts(text):
     return found
 
 
-def command_page(words):
+def commands_below(*words):
+    """(words, help's parts) of a command and of all below it."""
     found = parts(output(*words, "--help", "all"))
+    return [(words, found), *(below for one, _ in entries(found.pop("Subcommands", "")) for below in commands_below(*words, one))]
+
+
+def rows_of(words, text):
+    """(option, meaning) of what a command's own help is read for: no --help, and of train nothing that options.md has."""
+    elsewhere = {f"--{row['name']}" for row in json.loads(output("options", "--json")) if row["section"] != "processes"} if words == ("train",) else set()
+    kept = [entry for entry in entries(text) if not entry[0].startswith(("-h,", "--config FILE"))]
+    return [(code(spec), plain(meaning)) for spec, meaning in kept if spec.split()[0] not in elsewhere]
+
+
+def command_page(words, found, shared):
     about = found.pop("").split("Usage: ")
-    title = " ".join(["paceline", *words])
-    page = f"\n## `{title}`\n\n{plain(about[0])}\n\n```text\n{about[1].strip()}\n```\n"
-    subcommands = [spec for spec, _ in entries(found.pop("Subcommands", ""))]
+    page = f"\n## `{' '.join(['paceline', *words])}`\n\n{plain(about[0])}\n\n```text\n{about[1].strip()}\n```\n"
     examples = found.pop("Examples", "")
-    if words == ["train"]:
-        page += "\nIts options: [what each means](../cli.md#paceline-train), [what is legal](options.md).\n"
-        found = {}
+    said = [shared[row] for text in found.values() for row in rows_of(words, text) if row in shared]
     for name, text in found.items():
-        rows = [entry for entry in entries(text) if not entry[0].startswith(("-h,", "--config FILE"))]
-        if rows:
+        if own := [row for row in rows_of(words, text) if row not in shared]:
             head = {"Positionals": "argument", "Options": "option"}.get(name, plain(f"{name[0].lower()}{name[1:]}: option"))
-            page += "\n" + table([head, "meaning"], [[code(spec), plain(meaning)] for spec, meaning in rows])
+            page += "\n" + table([head, "meaning"], own)
+    job = "All [options of a job](options.md). " if words == ("train",) else ""
+    page += f"\n{job}Of [several commands](#options-of-several-commands): {', '.join(said)}.\n" if said else ""
     if examples.strip():
         page += f"\n```text\n{inspect.cleandoc(examples)}\n```\n"
-    return page + "".join(command_page([*words, one]) for one in subcommands)
+    return page
 
 
 def commands_page():
     top = [spec for name, text in parts(output("--help")).items() if name not in ("", "Options", "Examples") for spec, _ in entries(text)]
+    all_commands = [below for one in top for below in commands_below(one)]
+    rows = [row for words, found in all_commands for name, text in found.items() if name not in ("", "Examples", "Positionals") and not name.startswith("One case") for row in rows_of(words, text)]
+    shared = {row: f"`{row[0].strip('`').split()[0].partition('=')[0]}`" for row in rows if rows.count(row) > 1}
     return f"""# Commands
 
 What each command takes, as its `--help all` says it. [The command line](../cli.md) says what it is for. Every command has `--help`, and
 `--config FILE`: options from a TOML file, where the command line wins.
-{"".join(command_page([one]) for one in top)}"""
+
+## Options of several commands
+
+{table(["option", "meaning"], [list(row) for row in shared])}{"".join(command_page(words, found, shared) for words, found in all_commands)}"""
 
 
 def c_comment(text):

@@ -94,7 +94,7 @@ std::string HelpText::make_option(const CLI::Option* option, bool is_positional)
 std::string HelpText::entry(const std::string& name, const std::string& description) const {
   constexpr std::size_t kIndent = kNameColumn + 2;
   std::string text = "  " + name;
-  text += text.size() < kIndent ? std::string(kIndent - text.size(), ' ') : "\n" + std::string(kIndent, ' ');
+  text += text.size() + 1 < kIndent ? std::string(kIndent - text.size(), ' ') : "\n" + std::string(kIndent, ' ');
   const auto lines = wrapped(description, width_ - kIndent);
   return fmt::format("{}{}\n", text, fmt::join(lines, "\n" + std::string(kIndent, ' ')));
 }

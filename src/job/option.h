@@ -1,5 +1,5 @@
 // The options of a job: one table from which everything follows that must know them by name. These are the command line, --config,
-// the texts in messages and checkpoints, what has to agree, `paceline options`, and the check of docs/cli.md. Any thread.
+// the texts in messages and checkpoints, what has to agree, `paceline options`, and docs/reference/options.md. Any thread.
 #pragma once
 
 #include <functional>

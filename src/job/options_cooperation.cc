@@ -41,7 +41,7 @@ std::vector<Option> sync_options() {
       number({.name = "staleness",
               .section = kHow,
               .agree = kResume,
-              .sentence = "ssp: iterations a worker may be ahead",
+              .sentence = "ssp: iterations that a worker may be ahead of the slowest",
               .legal = {.from = 0, .to = sync::kMaxStaleness, .words = range(0, sync::kMaxStaleness)}},
              [](auto& job) -> auto& { return job.sync.staleness; }),
       number({.name = "lookahead",
@@ -63,16 +63,18 @@ std::vector<Option> sync_options() {
           {.name = "history",
            .advanced = true,
            .section = kHow,
-           .sentence = "elastic-bsp: a worker's next iterations are predicted from the median of its last so many; so many are bsp "
-                       "first",
+           .sentence =
+               "elastic-bsp: a worker's next iterations are predicted from the median of its last so many; the first so many are "
+               "bsp",
            .legal = {.from = 1, .to = sync::kMaxHistory, .words = range(1, sync::kMaxHistory)}},
           [](auto& job) -> auto& { return job.sync.history; }),
       value(
           {.name = "gradient-scale",
            .advanced = true,
            .section = kHow,
-           .sentence = "What a gradient is multiplied by: mean (1 / workers), full (1), or model: mean where gradients are summed "
-                       "over the workers, full where each is applied on its own",
+           .sentence =
+               "mean: a gradient is divided by the number of workers. full: it is not, which is not for bsp. model: mean where "
+               "gradients are summed over the workers, full where each is applied on its own",
            .choices = {"model", "mean", "full"}},
           [](auto& job) -> auto& { return job.sync.scale; }, kText, sync::parse_gradient_scale),
   };
@@ -104,17 +106,18 @@ std::vector<Option> loop_options() {
            .section = kHow,
            .sentence =
                "Into which --algorithm lp, and best where it takes lp, cuts a message; 64KB in the paper, and larger than a "
-               "message: all of it (default: predicted fastest, for each message)",
+               "message: all of it. No bit changes (default: predicted fastest, for each message)",
            .legal = {.words = kLegalBlocks},
            .absent = ""},
           [](auto& job) -> auto& { return job.loop.block; }, block_text, parse_block, Refusals::kNameIt),
-      number(
-          {.name = "broadcast-every",
-           .advanced = true,
-           .section = kHow,
-           .sentence = "loop3: iterations between two broadcasts of all weights; 0: never, for sums in a fixed order do not drift",
-           .legal = {.from = 0, .to = 1e15, .words = "0 (never) and more"}},
-          [](auto& job) -> auto& { return job.loop.broadcast_every; }),
+      number({.name = "broadcast-every",
+              .advanced = true,
+              .section = kHow,
+              .sentence =
+                  "loop3, loop3-overlap: iterations between two broadcasts of all weights; 0: never, for sums in a fixed order do "
+                  "not drift",
+              .legal = {.from = 0, .to = 1e15, .words = "0 (never) and more"}},
+             [](auto& job) -> auto& { return job.loop.broadcast_every; }),
       value(
           {.name = "link-cost",
            .sentence = "Seconds of a message, of a byte and of adding a byte, for which operations are chosen",

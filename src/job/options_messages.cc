@@ -59,8 +59,8 @@ std::vector<Option> schedule_options() {
            .takes = "SIZE",
            .section = kHow,
            .sentence =
-               "Small neighbours travel with the one before them, up to this many parameters (or bytes, with a unit); 0: none does "
-               "(default: tuned: chosen; others: 0)",
+               "Small neighbours share one message: whole tensors join the one before them while all that joined it have at most "
+               "this many parameters (or bytes, with a unit); 0: none does (default: tuned: chosen; others: 0)",
            .legal = {.words = kMerges},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.merge; }, [](auto size) { return std::to_string(size); },
@@ -69,7 +69,9 @@ std::vector<Option> schedule_options() {
           {.name = "batching",
            .advanced = true,
            .section = kHow,
-           .sentence = "With --return pull-in-batches (ibatch's own): how batches are planned (default exact)",
+           .sentence =
+               "With --return pull-in-batches (ibatch's own): how batches are planned from the layers' times and pulls seen so "
+               "far. They are planned again when the times move by more than a fifth (default exact)",
            .choices = {"exact", "forward-greedy", "backward-greedy", "ibatch"},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.batching; }, kName, parse_batching, Refusals::kNameIt),
@@ -77,9 +79,10 @@ std::vector<Option> schedule_options() {
           {.name = "push",
            .advanced = true,
            .section = kHow,
-           .sentence = "When gradients leave: at the end of backward (layers and batches are then asked for when the servers have "
-                       "all), each as soon as it is ready, or, with --return pull-in-batches, in batches, planned as pulls are, "
-                       "each one message to each server (default: the schedule's own)",
+           .sentence =
+               "When gradients leave. at-end: after backward; layers and batches are then asked for when the servers have all "
+               "gradients. as-ready: each by itself. in-batches, with --return pull-in-batches: in groups of layers, each group "
+               "one message to each server. No bit changes (default: the schedule's own)",
            .choices = {"at-end", "as-ready", "in-batches"},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.push; }, kName, parse_push, Refusals::kNameIt),
@@ -87,7 +90,9 @@ std::vector<Option> schedule_options() {
           {.name = "return",
            .advanced = true,
            .section = kHow,
-           .sentence = "How values come back (default: the schedule's own; tuned: as predicted to be fastest)",
+           .sentence =
+               "How values come back, with any schedule. No bit changes (default: the schedule's own; tuned: as predicted to be "
+               "fastest)",
            .choices = {"broadcast", "pull-at-once", "pull-by-layer", "pull-in-batches", "notify-and-pull"},
            .absent = ""},
           [](auto& job) -> auto& { return job.schedule.back; }, kName, parse_return, Refusals::kNameIt),
@@ -101,9 +106,10 @@ std::vector<Option> wire_options() {
            .advanced = true,
            .takes = "SIZE",
            .section = kHow,
-           .sentence = "Most bytes of a process that are on their way unacknowledged, so what an urgent layer waits for: auto (2ms "
-                       "of the link's measured rate, 256KiB at least; to several processes at once up to six slices or 10ms), "
-                       "auto:TIME, or a size of at least 128KiB",
+           .sentence =
+               "Most bytes of a process that are on their way unacknowledged. An urgent layer waits for them: a small window "
+               "reacts fast, a large one fills the link. auto: 2ms of the link's measured rate, 256KiB at least; to several "
+               "processes at once up to six slices or 10ms. auto:4ms: that much time of the link. Or a size of at least two chunks",
            .legal = {.words = "auto, auto:TIME, or a size of at least 128KiB"}},
           [](auto& job) -> auto& { return job.schedule.window; }, kText, scheduling::parse_window, Refusals::kNameIt),
       value(
@@ -111,8 +117,9 @@ std::vector<Option> wire_options() {
            .advanced = true,
            .takes = "PLACES",
            .section = kHow,
-           .sentence = "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, "
-                       "server-ingress, server-egress, window with commas between",
+           .sentence =
+               "Where urgency decides, to see what each place is worth: all, none, or some of worker-egress, server-ingress, "
+               "server-egress, window with commas between. Schedules without order by layer have only the window",
            .legal = {.words = "all, none, or a list of worker-egress, server-ingress, server-egress, window"}},
           [](auto& job) -> auto& { return job.schedule.places; }, kText, scheduling::parse_places, Refusals::kNameIt),
       wire_row({.name = "wire",
@@ -133,7 +140,7 @@ std::vector<Option> wire_options() {
               .advanced = true,
               .section = kHow,
               .agree = kResume,
-              .sentence = "dgc: iterations in which the share that is sent falls from a quarter to SHARE; 0: none",
+              .sentence = "dgc: iterations in which the share that is sent falls exponentially from a quarter to SHARE; 0: none",
               .legal = {.from = 0, .to = 1e15}},
              [](auto& job) -> auto& { return job.wire.warm_up; }),
   };

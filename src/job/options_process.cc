@@ -13,7 +13,7 @@ std::vector<Option> saving_options() {
       text({.name = "checkpoint",
             .takes = "DIR",
             .section = kFiles,
-            .sentence = "Directory for checkpoints",
+            .sentence = "Directory for checkpoints; bsp only",
             .legal = {.words = "a directory"},
             .absent = ""},
            [](auto& job) -> auto& { return job.saving.directory; }),
@@ -28,14 +28,14 @@ std::vector<Option> saving_options() {
             .section = kFiles,
             .sentence =
                 "Key that seals checkpoints ('paceline key new FILE' makes one, the same path for all processes): --resume then "
-                "takes only what was sealed with it",
+                "refuses what is not sealed with it, was changed or mixed",
             .legal = {.words = "a file"},
             .absent = ""},
            [](auto& job) -> auto& { return job.saving.key_file; }),
       flag({.name = "resume",
             .section = kFiles,
-            .sentence = "Go on from the newest good checkpoint, with its job's options where none is given; servers, schedule and "
-                        "length may be others"},
+            .sentence = "Go on from the newest checkpoint of which every byte is good, with its job's options where none is given; "
+                        "servers, schedule and length may be others"},
            [](auto& job) -> auto& { return job.saving.resume; }),
       text({.name = "resume-from",
             .sentence = "The checkpoint that the coordinator found",
@@ -61,7 +61,7 @@ std::vector<Option> limits_options() {
       number({.name = "deadline",
               .type = OptionType::kTime,
               .section = kLimits,
-              .sentence = "Silence after which a process counts as lost",
+              .sentence = "Silence after which a process counts as lost; one that has ended is noticed at once",
               .legal = {.from = 0.2, .to = 86'400, .words = "200ms to 86400s, a day"}},
              [](auto& job) -> auto& { return job.limits.deadline; }),
       number({.name = "stall-deadline",
@@ -80,7 +80,9 @@ std::vector<Option> limits_options() {
       number({.name = "scale",
               .advanced = true,
               .section = kWhat,
-              .sentence = "replay: divides the parameters, and the sizes of slices, so that a slow link stands for a fast one",
+              .sentence =
+                  "replay: divides the parameters, and the sizes in schedules, so that a link stands for a faster one: at 10, 100 "
+                  "Mb/s stand for 1 Gb/s",
               .legal = {.from = 1, .to = 1e9}},
              [](auto& job) -> auto& { return job.task.scale; }),
       number({.name = "message-start-up",
@@ -88,8 +90,9 @@ std::vector<Option> limits_options() {
               .type = OptionType::kTime,
               .section = kWhat,
               .sentence =
-                  "replay: what each message of values takes before it leaves its server, one after another to each worker, as "
-                  "where messages are dear (0: nothing)",
+                  "replay with servers, not with tuned: what each message of values takes before it leaves its server. The next "
+                  "one to the same worker begins when the last one has arrived, as in iBatch's model. Shows what batches of pulls "
+                  "are worth where messages are dear; 0: nothing",
               .legal = {.from = 0, .to = 10, .words = "0s to 10s"}},
              [](auto& job) -> auto& { return job.task.message_start_up; }),
       value(
@@ -106,7 +109,7 @@ std::vector<Option> limits_options() {
       number({.name = "jitter",
               .advanced = true,
               .section = kWhat,
-              .sentence = "Standard deviation of the time that an iteration's computing takes, as a share of it, 0 to 1",
+              .sentence = "How much the time of an iteration's computing varies: its standard deviation, as a share of it",
               .legal = {.from = 0, .to = 1}},
              [](auto& job) -> auto& { return job.jitter; }),
   };

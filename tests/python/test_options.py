@@ -1,4 +1,4 @@
-"""`paceline options`: the table, its schema, and docs/cli.md beside it.
+"""`paceline options`: the table, its schema, and docs/reference/options.md beside it.
 
 The program is the one that the environment variable PACELINE names, else build/release/bin/paceline.
 """
@@ -85,27 +85,22 @@ def test_the_schema_takes_what_a_file_may_hold_and_refuses_what_it_may_not():
 
 
 def documented():
-    """Option -> the cell with its default, of the table below `paceline train` in docs/cli.md."""
-    text = (ROOT / "docs/cli.md").read_text()
-    rows = text.split("| option | default | meaning |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
-    found = {}
-    for row in rows:
-        names, default, _ = (cell.strip() for cell in row.strip("|").split("|", 2))
-        options = re.findall(r"--([a-z0-9-]+)", names.split("without")[0])
-        defaults = [cell.strip("` ") for cell in default.split(", ")] if len(options) > 1 else [default.strip("` ")]
-        for i, option in enumerate(options):
-            found.setdefault(option, defaults[i] if len(defaults) == len(options) else None)
-    return found
+    """Option -> (default, meaning), of the tables of docs/reference/options.md for people."""
+    text = (ROOT / "docs/reference/options.md").read_text().split("\n## Of processes and of programs\n", 1)[0]
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([^|]*) \| (?:[^|\\]|\\.)* \| ((?:[^|\\]|\\.)*) \|", text, re.MULTILINE)
+    return {name: (default.strip("` "), meaning) for name, default, meaning in rows}
 
 
 def test_docs_have_each_of_them_with_its_default(for_people):
     docs = documented()
     for row in for_people:
-        assert row["name"] in docs, f"docs/cli.md lacks --{row['name']}"
-        said = docs[row["name"]]
-        if said is None or row["default"] in (None, "", False):
+        assert row["name"] in docs, f"docs/reference/options.md lacks --{row['name']}"
+        said, meaning = docs[row["name"]]
+        assert meaning.split()[0] in row["help"]
+        if row["default"] is None or row["default"] is False or row["default"] == "":
+            assert said in ("", "off"), row
             continue
-        expected = {10: "10s", 600: "10min"}.get(row["default"]) if row["type"] == "time" else row["default"]
+        expected = {10: "10s", 600: "600s", 0: "0s"}[row["default"]] if row["type"] == "time" else row["default"]
         if row["type"] in ("number", "whole number"):
             said, expected = float(said), float(expected)
         assert said == expected, (row["name"], said, expected)

@@ -38,8 +38,8 @@ void add_job_options(CLI::App& command, job::JobSpec& spec, job::Section section
       if (option.advanced) flag->group(kForExperts);
       continue;
     }
-    // Where the sentence cannot know the choices better than the table does.
-    const std::string choices = option.choices.empty() ? "" : ": " + option.legal.words;
+    const bool several = std::string_view(option.sentence).find(". ") != std::string_view::npos;
+    const std::string choices = option.choices.empty() ? "" : (several ? ". One of: " : ": ") + option.legal.words;
     CLI::Option* added = command.add_option_function<std::string>(
         name, [&spec, &option](const std::string& text) { set(spec, option, text); }, option.sentence + choices);
     added->type_name(type_name(option));

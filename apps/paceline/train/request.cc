@@ -146,7 +146,7 @@ Status check_model(const TrainRequest& r) {
 }
 
 void add_loading_options(CLI::App& how, TrainRequest& r) {
-  within(how.add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: each is loaded when it is needed"), 0, kMostAhead)
+  within(how.add_option("--prefetch", r.prefetch, "Mini-batches read ahead; 0: none. No bit changes"), 0, kMostAhead)
       ->capture_default_str()
       ->group(kForExperts);
   const char* threads = "That read ahead; 'paceline profile --steps' says how many it takes";
@@ -180,8 +180,8 @@ void add_train_options(CLI::App& command, TrainRequest& r) {
       ->option_text("FILE")
       ->group(kForExperts);
   how->add_option("--plan", r.plan_file,
-                  "What 'paceline plan job --output FILE' wrote: model, mini-batch, workers, servers and convolutions, where no "
-                  "option of this command line says otherwise")
+                  "What 'paceline plan job --output FILE' wrote: model, mini-batch, workers, servers, convolutions, reading ahead "
+                  "and, if it was given one, the data set. Options of this command line win; another --model is refused")
       ->check(not_empty)
       ->option_text("FILE")
       ->group(kForExperts);

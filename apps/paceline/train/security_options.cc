@@ -11,16 +11,16 @@ void add_security_options(CLI::App& command, SecurityOptions& options) {
       .add_option(
           "--job-key-file", options.key_file,
           "The job's key, the same file for all its processes ('paceline key new FILE' makes one): whoever holds it is a member, "
-          "and everything is encrypted with TLS 1.3. Or a certificate of the process's own with its key and authority (PEM). "
-          "Default: PACELINE_JOB_KEY_FILE")
+          "and everything is encrypted with TLS 1.3. Or a certificate of the process's own with its key and authority (PEM). fd:N: "
+          "a descriptor that the process inherited. Default: PACELINE_JOB_KEY_FILE")
       ->check(not_empty)
       ->option_text("FILE");
   command
       .add_option(
           "--security", options.security,
-          "auto: encrypted with a key, and without one in the clear, on the loopback only; psk: encrypted, a key is needed (a job "
-          "whose processes are all started here makes its own); tls: the same, or certificates; none: in the clear, for closed "
-          "networks")
+          "auto: encrypted with a key; without one in the clear, on the loopback only. psk: encrypted with a key. tls: the same, "
+          "or with certificates. none: in the clear, for closed networks; not with --job-key-file. Where a key is needed and all "
+          "processes of the job are started here, one is made")
       ->capture_default_str()
       ->type_name("WORD");
   command
