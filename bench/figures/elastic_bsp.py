@@ -24,25 +24,20 @@ TRAINING = Cell(
 
 
 def read_prediction(answers: Answers) -> Reading:
-    rows, factors, series, near = [], [], {}, False
+    rows, factors, near = [], [], False
+    series: dict[str, dict[str, dict[int, float]]] = {}
+    printed: dict[str, dict[str, dict[int, float]]] = {}
     for one in answers[PREDICTION.name]["prediction"]:
         if one["paper_seconds"] is None or one["seconds"] is None:  # not in the paper, or too long here
             continue
         median = one["seconds"]["median"]
         factors.append(one["paper_seconds"] / median)
         near = near or close(factors[-1], half_range(one["seconds"]), 1)
-        series.setdefault(one["algorithm"], {})[one["workers"], one["lookahead"]] = median
+        for of, seconds in ((series, median), (printed, one["paper_seconds"])):
+            of.setdefault(f"R = {one['lookahead']}", {}).setdefault(one["algorithm"], {})[one["workers"]] = seconds
         rows.append((f"{one['algorithm']}, {one['workers']} workers, R = {one['lookahead']}", f"{one['paper_seconds'] * 1e6:.3g} us", f"{median * 1e6:.3g} us"))
 
-    def draw(figure):
-        axes = figure.subplots()
-        for algorithm, points in series.items():
-            for lookahead in sorted({at[1] for at in points}):
-                line = {at[0]: value for at, value in points.items() if at[1] == lookahead}
-                axes.loglog(sorted(line), [line[x] for x in sorted(line)], marker=".", label=f"{algorithm}, R = {lookahead}")
-        axes.set_xlabel("workers")
-        axes.set_ylabel("seconds")
-        axes.legend()
+    draw = panels(series, "workers", "seconds", scale=("log", "log"), paper=printed)
 
     sentence = f"{plain(min(factors), 0)} to {plain(max(factors), 0)} times as fast as the paper's, on other processors; each found barrier is compared with ZipLine's"
     return Reading(BETTER if min(factors) > 1 else DIFFERS, sentence, rows, draw, names([PREDICTION] if near else []))

@@ -1,7 +1,7 @@
 """Guidelines for distributed deep learning on clusters of GPUs. Gu et al. (HTC)."""
 
 from catalogue import DIFFERS, REPRODUCED, Answers, Cell, Figure, Reading, by_machines, machines_of, not_here, plain
-from drawing import panels, stacks
+from drawing import pairs, panels
 
 PAPER = "HTC guidelines"
 # AlexNet's convolutions at a mini-batch of 128, and the ratio that Table 2 prints.
@@ -26,7 +26,7 @@ def read_fft(answers: Answers) -> Reading:
         ours = answers[cell.name]["ratio"]
         close = close and abs(ours - printed) <= 0.05
         rows.append((f"convolution {layer[0]} to {layer[1]}, {layer[2]} to {layer[3]} channels", plain(printed, 1), plain(ours)))
-    draw = stacks({"AlexNet": {f"convolution {number}": {"FFT over GEMM": answers[cell.name]["ratio"]} for number, cell in enumerate(FFT, 1)}}, "times the memory of GEMM")
+    draw = pairs({f"convolution {number}": (printed, answers[cell.name]["ratio"]) for number, (cell, (_, printed)) in enumerate(zip(FFT, LAYERS, strict=True), 1)}, "memory of FFT over that of GEMM")
     return Reading(REPRODUCED if close else DIFFERS, "memory of FFT over that of GEMM, by the paper's formula", rows, draw)
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from catalogue import VERDICTS, Figure, Reading
 
-STYLE = """body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}
-table{border-collapse:collapse;margin:.6em 0}td,th{border-bottom:1px solid #ccc;padding:.2em .8em .2em 0;text-align:left}
-img{max-width:100%}code{background:#f3f3f3;font-size:85%}.reproduced,.better{color:#176d2c}.differs{color:#a33a00}.not{color:#666}"""
+STYLE = """:root{color-scheme:light dark;--ink:#222;--paper:#fff;--line:#ccc;--code:#f3f3f3;--good:#176d2c;--bad:#a33a00;--none:#666;--link:#0b57d0}
+@media(prefers-color-scheme:dark){:root{--ink:#e6edf3;--paper:#0d1117;--line:#3d4650;--code:#1c232c;--good:#56d364;--bad:#ffa657;--none:#9aa7b4;--link:#79b8ff}}
+body{font:16px/1.5 sans-serif;max-width:60em;margin:0 auto;padding:1em;color:var(--ink);background:var(--paper)}a{color:var(--link)}
+table{border-collapse:collapse;margin:.6em 0}td,th{border-bottom:1px solid var(--line);padding:.2em .8em .2em 0;text-align:left;vertical-align:top}.wide{overflow-x:auto}
+img{display:block;width:100%;min-width:40em;background:#fff}code{background:var(--code);font-size:85%;overflow-wrap:anywhere}
+.reproduced,.better{color:var(--good)}.differs{color:var(--bad)}.not{color:var(--none)}"""
 
 
 def check() -> None:
@@ -58,29 +61,52 @@ def entry(folder: Path, figure: Figure, reading: Reading, store) -> dict:
     }
 
 
+def verdict(one: dict) -> str:
+    return f"<b class='{one['verdict'].split()[0]}'>{html.escape(one['verdict'])}</b>"
+
+
+def overview(figures: list[dict]) -> str:
+    """A row for each figure; of its numbers those of the first row that has the paper's."""
+    say = html.escape
+    rows, paper = [], ""
+    for one in figures:
+        if one["paper"] != paper:
+            paper = one["paper"]
+            rows.append(f"<tr><th colspan='4'>{say(paper)}</th></tr>")
+        both = (one["paper_value"], one["value"]) if one["paper_value"] else ("–", "–")
+        rows.append(f"<tr><td>{verdict(one)}</td><td><a href='#{one['figure']}'>{say(one['title'])}</a></td><td>{say(both[0])}</td><td>{say(both[1])}</td></tr>")
+    return f"<div class='wide'><table><tr><th>verdict</th><th>figure or table</th><th>the paper's</th><th>ours</th></tr>{''.join(rows)}</table></div>"
+
+
 def section(one: dict) -> str:
     say = html.escape
-    kind = one["verdict"].split()[0]
-    text = [f"<h3 id='{one['figure']}'>{say(one['title'])}</h3>", f"<p><b class='{kind}'>{say(one['verdict'])}</b>, {say(one['how'] or 'not run')}. {say(one['sentence'])}.</p>"]
+    text = [f"<h3 id='{one['figure']}'>{say(one['title'])}</h3>", f"<p>{verdict(one)}, {say(one['how'] or 'not run')}. {say(one['sentence'])}.</p>"]
     if one["picture"]:
-        text.append(f"<img src='{one['picture']}' alt='{say(one['title'])}'>")
+        text.append(f"<div class='wide'><img src='{one['picture']}' alt='{say(one['title'])}' loading='lazy'></div>")
     if one["rows"]:
         rows = "".join(f"<tr><td>{say(row['what'])}</td><td>{say(row['paper'])}</td><td>{say(row['ours'])}</td></tr>" for row in one["rows"])
-        text.append(f"<table><tr><th></th><th>paper</th><th>here</th></tr>{rows}</table>")
+        text.append(f"<div class='wide'><table><tr><th></th><th>paper</th><th>here</th></tr>{rows}</table></div>")
     if one["commands"]:
         text.append("<details><summary>commands</summary>" + "".join(f"<p><code>{say(command)}</code></p>" for command in one["commands"]) + "</details>")
+    text.append("<p><a href='#'>all verdicts</a></p>")
     return "\n".join(text)
+
+
+HEAD = "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='viewport' content='width=device-width, initial-scale=1'><title>Five papers, redone</title>"
+BACK = "2026-11-papers"  # the page that leads here, where this one stands in docs/results
 
 
 def write(folder: Path, readings: list[tuple[Figure, Reading]], store) -> list[dict]:
     figures = [entry(folder, figure, reading, store) for figure, reading in readings]
     (folder / "figures.json").write_text(json.dumps(figures, indent=1))
     counts = Counter(one["verdict"] for one in figures)
-    origin = f"{store.release}; {'; '.join(store.machines()) or 'no cell was run'}{'; quick: numbers mean little' if store.quick else ''}"
-    body = [f"<h1>Five papers, redone</h1><p>{html.escape(origin)}. {said(counts)}.</p>"]
+    quick = " A quick run: its numbers mean little." if store.quick else ""
+    body = [f"<p><a href='../{BACK}.html'>What the papers claim, and why ours differs</a> · <a href='../../index.html'>Paceline</a></p>"] if (folder.parent / f"{BACK}.md").exists() else []
+    body += [f"<h1>Five papers, redone</h1><p>{said(counts)}.{quick} Of a figure's numbers the first that the paper prints too; rings in pictures are the paper's.</p>", overview(figures)]
     for paper in dict.fromkeys(one["paper"] for one in figures):
         body += [f"<h2>{html.escape(paper)}</h2>", *(section(one) for one in figures if one["paper"] == paper)]
-    (folder / "index.html").write_text(f"<!doctype html><meta charset='utf-8'><title>Five papers, redone</title><style>{STYLE}</style>" + "\n".join(body))
+    body.append(f"<h2>Where it ran</h2><p>{html.escape('; '.join((store.release, *(store.machines() or ['no cell was run']))))}.</p>")
+    (folder / "index.html").write_text(f"{HEAD}<style>{STYLE}</style>" + "\n".join(body))
     return figures
 
 

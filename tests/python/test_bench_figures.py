@@ -54,9 +54,12 @@ def test_a_page_with_pictures_verdicts_and_commands_that_goes_on_where_it_was(tm
     assert of["ibatch-fig1"]["verdict"] == "not runnable here" and not of["ibatch-fig1"]["commands"]
     assert of["lp-fig2"]["rows"][0]["ours"] == "9 steps" and of["elastic-fig3"]["verdict"] == "reproduced"
     page = (folder / "index.html").read_text()
+    told, details = page.split("</table>", 1)
+    assert "name='viewport'" in told and "prefers-color-scheme:dark" in told and told.count("<tr><td><b class=") == len(of)
     for one in of.values():
-        assert f"id='{one['figure']}'" in page
+        assert f"{one['verdict']}</b></td><td><a href='#{one['figure']}'>" in told and f"id='{one['figure']}'" in details
         assert (one["picture"] == "") or (folder / one["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert details.index("Where it ran") > max(details.index(f"id='{name}'") for name in of) and "cores of" not in told
     assert json.loads((folder / "figures.json").read_text()) == document
     # Each command answers what its cell has.
     words = of["htc-table2"]["commands"][0].split()
