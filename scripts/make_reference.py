@@ -21,10 +21,7 @@ MADE = "<!-- made by scripts/make_reference.py; change what it is made from -->\
 SECTIONS = {
     "what": "What to train", "how": "How to synchronise", "files": "Files", "limits": "Limits", "processes": "Of processes and of programs",
 }  # fmt: skip
-NOTES = {
-    "processes": "Programs give these, and processes tell each other. On the command line `--convolutions`, `--metrics`, `--pace` and `--trace` "
-    "name files; the other three are not there.",
-}
+NOTES = {"processes": "Programs give these, and processes tell each other. On the command line `--convolutions`, `--metrics`, `--pace` and `--trace` name files; the other three are not there."}
 HEADERS = ("error.h", "paceline.h", "alike.h", "communicator.h", "optimizer_state.h")
 MODULES = {f"paceline{name}": f"python/paceline/{file}.py" for name, file in (("", "__init__"), (".report", "report"), (".plan", "plan"), (".profile", "profile"), (".torch", "torch/__init__"))}
 
@@ -46,8 +43,8 @@ def code(text):
 
 
 def table(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    lines = ["| " + " | ".join(line) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
 
 
 def usual(row):
@@ -122,7 +119,7 @@ def rows_of(words, text):
 
 def command_page(words, found, shared):
     about = found.pop("").split("Usage: ")
-    page = f"\n## `{' '.join(['paceline', *words])}`\n\n{plain(about[0])}\n\n```text\n{about[1].strip()}\n```\n"
+    page = f"\n## `{' '.join(['paceline', *words])}`\n\n{plain(about[0])}\n"
     examples = found.pop("Examples", "")
     said = [shared[row] for text in found.values() for row in rows_of(words, text) if row in shared]
     for name, text in found.items():
@@ -263,13 +260,16 @@ def documented(node, level, name):
 
 
 def python_page():
+    told = set()
     page = "# The Python interface\n\nWhat to do with it stands with [PyTorch](../torch.md) and [without](../python.md).\n"
     for module, file in MODULES.items():
         page += f"\n## {module}\n\n{plain(ast.get_docstring(ast.parse((ROOT / file).read_text())).partition(chr(10) * 2)[0])}\n"
         for name, home in homes(file).items():
             nodes = {node.name: node for node in ast.parse(home.read_text()).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-            if name in nodes and (module != "paceline" or str(home.relative_to(ROOT)) not in MODULES.values()):
+            elsewhere = module == "paceline" and str(home.relative_to(ROOT)) in MODULES.values()
+            if name in nodes and not elsewhere and (home, name) not in told:
                 page += documented(nodes[name], 3, name)
+                told.add((home, name))
     return page
 
 
