@@ -7,10 +7,10 @@
 //   if (!outcome.ok()) std::cerr << outcome.message() << '\n';
 //
 // All ranks of a communicator call the same operations in the same order, with the same element type, count, reduction and root;
-// otherwise all of them fail with the same message, which names two ranks and what each called. Which algorithm runs an operation
-// is decided once, when the communicator is opened, from the measured links (Communicator::links), and is the same on all ranks.
-// Where links differ, a pipeline's chain does not follow the ranks but puts slow hosts where they delay the others least, which
-// Request::choice tells; only up to 64 ranks, and not with rank_order.
+// otherwise all of them fail with the same message, which names two ranks and what each called. A communicator chooses algorithms
+// once, when it is opened, from the measured links (Communicator::links); all ranks choose the same. Where links differ, a chain
+// does not follow the ranks but puts slow hosts where they delay the others least (up to 64 ranks, and not with rank_order).
+// Request::choice tells it.
 //
 // Errors are values; nothing throws. After an operation has failed, the communicator and its groups are of no use: every further
 // call fails with the same reason. A call that makes no sense (a null buffer, a root that is no rank) is refused with

@@ -56,8 +56,8 @@ int32_t paceline_communicator_open(const paceline_communicator_options* options,
                                    paceline_error* error);
 /* Some of a communicator's ranks, ascending and with this one among them. `id`: above 0, the same on all of them, used once.
  * Ranks that give it different lists all fail with a sentence that names two of them and their lists. At most 16254 groups are
- * open at a time; how many have been closed does not matter. Who calls something in a group after another of its ranks has
- * closed it fails, with that rank's name. */
+ * open at a time; how many have been closed does not matter. A call in a group that another of its ranks has
+ * closed fails, with that rank's name. */
 int32_t paceline_communicator_group(paceline_communicator* parent, int64_t id, const int32_t* ranks, size_t count,
                                     paceline_communicator** group, paceline_error* error);
 
@@ -71,9 +71,9 @@ typedef struct paceline_communicator_info {
 int32_t paceline_communicator_describe(const paceline_communicator* communicator, paceline_communicator_info* info,
                                        paceline_error* error);
 
-/* Which ranks have left or are lost: gone[rank] becomes 1, else 0. `count`: the communicator's ranks. */
+/* Says which ranks have left or are lost: gone[rank] becomes 1, else 0. `count`: the communicator's ranks. */
 int32_t paceline_communicator_gone(paceline_communicator* communicator, uint8_t* gone, size_t count, paceline_error* error);
-/* Whether another rank has begun the operation that comes next here, as far as this one has heard: *awaited becomes 1, else 0. */
+/* Says whether another rank has begun the operation that comes next here, as far as this one has heard: then *awaited is 1. */
 int32_t paceline_communicator_awaited(paceline_communicator* communicator, int32_t* awaited, paceline_error* error);
 /* This rank has failed: others who need it hear `why` when it leaves, instead of that it has finished. Of a group: its
  * communicator's. */

@@ -39,9 +39,9 @@ typedef struct paceline_communicator paceline_communicator; /* ranks that reduce
 typedef struct paceline_request paceline_request;           /* a collective operation in flight */
 typedef struct paceline_text paceline_text;                 /* a text that the library has made */
 
-/* Ends any handle. Of a node whose job goes on: this process leaves the job, which fails for the others unless they need it
- * no more; of a coordinator: the job ends. What is still to be sent may take `seconds`, at most 10. Of a request: waits for
- * its end, since its buffers are in use. Of a communicator: leaves once its groups and requests are closed too. */
+/* Ends any handle. A node whose job goes on leaves it; the job then fails for the others, unless they need the node no more. A
+ * coordinator ends its job. A request waits for its end, since its buffers are in use. A communicator leaves once its groups
+ * and requests are closed too. What is still to be sent may take `seconds`, at most 10. */
 int32_t paceline_close(void* handle, double seconds, paceline_error* error);
 
 /* `bytes` end with a 0 that `count` does not count, and are there until the text is closed. Either pointer may be NULL. */

@@ -96,7 +96,7 @@ typedef struct paceline_place {
   int32_t workers; /* of the job. Coordinator: at least 1. Others: what they expect, or 0 */
   /* Of the job, for the coordinator only; those in workers' processes count. 0: the workers train by collective operations. */
   int32_t servers;
-  /* "HOST:PORT" or "unix:/PATH" of the coordinator. Of the coordinator itself: where to listen, port 0 for one that is free;
+  /* "HOST:PORT" or "unix:/PATH" of the coordinator. The coordinator itself listens there; port 0 is one that is free;
      NULL: `bind` and port 0. */
   const char* coordinator;
   /* The host of this machine at which the others reach this node; NULL: "127.0.0.1", or a file beside the coordinator's. One
@@ -168,12 +168,12 @@ int32_t paceline_wait_layer(paceline_node* node, int32_t layer, int64_t iteratio
 int32_t paceline_wait_all(paceline_node* node, int64_t iteration, double seconds, paceline_error* error);
 /* Returns when the layer's gradients are not being sent any more and may be written in place; layer -1: all. Waits rarely. */
 int32_t paceline_wait_free(paceline_node* node, int32_t layer, double seconds, paceline_error* error);
-/* In which order forward passes need the layers: all `count` of the job, the first in front. With servers this worker's gradients
- * leave and its values come so from here on; by collectives as numbered, since all begin alike. No bit depends on it. */
+/* Tells the order in which forward passes need the layers: all `count` of the job, the first in front. With servers, gradients
+ * leave and values come in this order from here on. Collectives keep the numbered one, since all begin alike. No bit changes. */
 int32_t paceline_set_order(paceline_node* node, const int32_t* layers, size_t count, paceline_error* error);
-/* With the option "told-rates" "1": learning rate and weight decay (finite, the decay at least 0) of each group's tensors in the
- * iteration whose gradients come next, once before the first. `groups`: one more than a tensor's highest group. In "bsp" all
- * workers tell the same; otherwise a worker's gradients are applied with that worker's. */
+/* Tells, with the option "told-rates" "1", the learning rate and weight decay (finite, the decay at least 0) of each group in the
+ * iteration whose gradients come next. Call it once, before the first of them. `groups`: one more than a tensor's highest group.
+ * In "bsp" all workers tell the same; otherwise servers apply a worker's gradients with that worker's rates. */
 int32_t paceline_tell_rates(paceline_node* node, int64_t iteration, const double* learning_rates, const double* weight_decays,
                             size_t groups, paceline_error* error);
 /* The tensor's gradient (its type, dense) is copied from `data` and leaves as soon as the schedule lets it; NULL: it is in place.

@@ -11,9 +11,9 @@
 // Before evaluation, a checkpoint or the end: wait_all(i) - after it the parameters hold all updates up to iteration i.
 //
 // Every wait ends with kDeadline after the job's stall deadline, naming what was waited for; one that takes 10 times the median
-// iteration is warned of in the log, once per iteration (session/stall.h). With a `limit` a wait answers false when that has passed
-// and nothing else has happened: ask again. Waits of one gate that were cut short by their limits count as one, in the account and
-// for the stall deadline. Without a limit it does not answer before it is over.
+// iteration is warned of in the log, once per iteration (session/stall.h). With `limit`, a wait returns false when that passes.
+// Call it again: waits of one gate that were cut short so count as one, in the account and for the stall deadline. Without a limit
+// a wait returns when it is over.
 //
 // Threads: any, more than one at a time too. The call of backward_done comes after those of gradient_ready have returned.
 // In the child of a fork everything is refused (kCancelled) and nothing is touched: the parent trains.

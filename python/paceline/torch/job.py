@@ -244,8 +244,8 @@ class Job:
 
 
 def clip_grad_norm_(model: torch.nn.Module, max_norm: float) -> Norm:
-    """torch.nn.utils.clip_grad_norm_ for an attached model, without waiting for all gradients: the norm is known earlier. Of a part of it the gradients
-    are waited for."""
+    """torch.nn.utils.clip_grad_norm_ for an attached model, without waiting for all gradients: the norm is known earlier. For part of a model, it waits
+    for the gradients."""
     fronts = set(attached_to(model))
     if not fronts:
         raise PacelineError("clip_grad_norm_ of paceline.torch takes a model that is attached; torch.nn.utils.clip_grad_norm_ clips any other")

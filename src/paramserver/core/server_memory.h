@@ -37,7 +37,7 @@ class ServerMemory {
   // The value of a unit, to be received or restored; before its first update.
   std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, elements(unit)); }
   // Where the value is received with optimizer state behind it (exchange/optimizer_state.h); and both are there. kBadRequest as
-  // read_state(). Success also when nothing came there.
+  // read_state(). Also OK if nothing arrived.
   std::span<float> initial_with_state(std::uint32_t unit);
   Status take_initial_state(std::uint32_t unit);
 

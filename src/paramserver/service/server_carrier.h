@@ -1,10 +1,9 @@
 // Carries a worker's gradients to parameter servers and brings their values: binds PushLedger to a loop, its channels, and the
 // memory of parameters and gradients.
 //
-// What of a gradient travels, and where a value is received, say gradient_payloads.h and value_places.h: from where the gradient
-// stands and into the parameters wherever that is possible. Worker 0 pushes its initial values as they are, once, and where the
-// others get them rounded (job::Plan::is_exact) then rounds its own. With dropping the gradient becomes what is sent of it before
-// it is told.
+// gradient_payloads.h says what of a gradient travels; value_places.h, where a value is received. Neither copies where it need not.
+// Worker 0 pushes its initial values as they are, once. Where the others get them rounded (job::Plan::is_exact), it then rounds its
+// own. With dropping, the gradient in memory becomes what is sent of it, before it is told.
 //
 // Threads: as carrier.h says. Memory: nothing is allocated per message once warm.
 #pragma once
