@@ -104,6 +104,7 @@ WORSE = {
     "a batch of samples": ({"src/a/a.cc": "// the batch size\n"}, "src/a/a.cc:1: 'batch size'; say mini-batch"),
     "a batch in the trainer": ({"trainer/t.cc": "int f(int batch);\n"}, "trainer/t.cc:1: say mini-batch"),
     "a section that is not there": ({"src/a/a.cc": f"// {PAGE}, section 2\n"}, f"src/a/a.cc:1: {PAGE}, section 2 does not exist"),
+    "words of a page": ({PAGE: GOOD[PAGE] + "| word " * 2500}, "docs: 2503 words; say a thing once"),
     "a shell": ({"src/a/a.cc": 'int f() { return std::system("ls"); }\n'}, "src/a/a.cc:1: std::system(...)"),
 }
 
