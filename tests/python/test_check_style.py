@@ -61,6 +61,12 @@ def test_limits_are_what_the_tree_has_and_fall_with_it(tree):
     assert check(tree, {}).returncode == 1  # and never rise again
 
 
+def test_a_budget_stays_where_it_is(tree):
+    roomy = limits_of(tree) | {"functions of the largest class": 3}
+    assert check(tree, {}, "--tight", limits=roomy).returncode == 0
+    assert check(tree, {}, "--tighten").returncode == 0 and limits_of(tree)["functions of the largest class"] == 3
+
+
 def test_tightening_raises_no_limit(tree):
     before = limits_of(tree)
     assert check(tree, {"src/a/a.cc": GOOD["src/a/a.cc"] + "int three() {\n\n\n\n  return 3;\n}\n"}, "--tighten").returncode == 1
@@ -100,6 +106,7 @@ WORSE = {
     "a longer header": ({"src/a/a.h": GOOD["src/a/a.h"] + "\n"}, "src/a/a.h: 5 lines"),
     "a dead header": ({"src/a/b.h": "#pragma once\n"}, "src/a/b.h: nobody includes it"),
     "one more of a shared name": ({"src/a/a.h": "struct A { enum class Kind { k }; };\nstruct Kind { int i; };\n"}, "another type called Kind"),
+    "a question what kind of job it is": ({"src/a/a.cc": "bool f(P p) { return p.uneven() || p.wire.drops(); }\n"}, "src/a/a.cc:1: drops(); let a value answer"),
     "a broken paragraph": ({"src/a/a.cc": LONG + "// lost\n// and so on.\n"}, "src/a/a.cc:2: '// lost'"),
     "a batch of samples": ({"src/a/a.cc": "// the batch size\n"}, "src/a/a.cc:1: 'batch size'; say mini-batch"),
     "a batch in the trainer": ({"trainer/t.cc": "int f(int batch);\n"}, "trainer/t.cc:1: say mini-batch"),
