@@ -18,7 +18,7 @@ struct Account {
   Duration push{}, pull{}, wait{}, update{};
   Duration overlapped_push{},
       overlapped_pull{};  // time with at least one push (pull) on its way, while training waited for nothing
-  // Payload. With WireOptions::drops() whoever sends the pushes counts them.
+  // Payload. With a codec that packs whoever sends the pushes counts them.
   std::int64_t bytes_pushed = 0, bytes_pulled = 0;
 
   Account& operator+=(const Account& other);

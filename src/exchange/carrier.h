@@ -51,14 +51,6 @@ class Carrier : public session::ChannelEnd {
 
   // --- user's threads, not locked ---
 
-  // Whether prepare() has to see gradients before they are told: then the gradient becomes what is sent of it.
-  virtual bool prepares() const { return false; }
-  // False: it is held back until prepare_rest(), which returns those that were, for the end of backward.
-  virtual bool prepare(std::uint32_t /*tensor*/, Iteration /*iteration*/) { return true; }
-  // kBadRequest, and nothing changes: with those backward of `iteration` is not over either (GateLedger::check_backward).
-  virtual Result<std::span<const std::uint32_t>> prepare_rest(Iteration /*iteration*/, std::span<const std::uint32_t> /*unused*/) {
-    return std::span<const std::uint32_t>();
-  }
   // Whether take() has to see complete units before they are told: it copies their gradients. An error fails the job too.
   virtual bool takes_copies() const { return false; }
   virtual Status take(std::span<const exchange::GateLedger::Complete> /*units*/, Iteration /*iteration*/) { return {}; }

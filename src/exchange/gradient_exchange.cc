@@ -27,8 +27,9 @@ Result<bool> wait_read(Gatehouse& house, const Carrier& carrier, Gatehouse::Lock
 
 using wire::Happening;
 
-GradientExchange::GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier)
-    : process_(process_generation()), house_(std::move(house)), carrier_(std::move(carrier)) {
+GradientExchange::GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier,
+                                   std::unique_ptr<GradientCompression> compression)
+    : process_(process_generation()), house_(std::move(house)), carrier_(std::move(carrier)), compression_(std::move(compression)) {
   house_->set_blames([this](const std::string& awaited, Duration waited) { return carrier_->blames(awaited, waited); });
 }
 
@@ -37,6 +38,7 @@ GradientExchange::~GradientExchange() {
   if (check_process().ok()) return;
   static_cast<void>(house_.release());
   static_cast<void>(carrier_.release());
+  static_cast<void>(compression_.release());
 }
 
 Status GradientExchange::check_process() const {
@@ -140,13 +142,12 @@ TimePoint GradientExchange::opened_at(Layer layer) {
 
 Status GradientExchange::gradient_ready(std::uint32_t tensor) {
   PACELINE_RETURN_IF_ERROR(check_process());
-  const bool prepares = carrier_->prepares() && tensor < plan().table().tensors.size();
-  if (prepares) {  // what is refused changes nothing, so it is refused before
+  if (compression_ == nullptr || tensor >= plan().table().tensors.size()) return announce(tensor);
+  {  // what is refused changes nothing, so it is refused before
     const Lock lock = house_->lock();
     PACELINE_RETURN_IF_ERROR(check_rates_told());
   }
-  if (prepares && !carrier_->prepare(tensor, current())) return {};
-  return announce(tensor);
+  return compression_->compress(tensor, current()) ? announce(tensor) : Status();
 }
 
 Iteration GradientExchange::current() {
@@ -180,6 +181,16 @@ Status GradientExchange::announce(std::uint32_t tensor) {
   return {};
 }
 
+// Refused, and nothing changes, where backward of the iteration is not over with them either.
+Status GradientExchange::announce_held(Iteration iteration, std::span<const std::uint32_t> unused) {
+  {
+    const Lock lock = house_->lock();
+    PACELINE_RETURN_IF_ERROR(house_->gates().check_backward(iteration, unused, compression_->held()));
+  }
+  for (const std::uint32_t tensor : compression_->compress_held(iteration)) PACELINE_RETURN_IF_ERROR(announce(tensor));
+  return {};
+}
+
 // Where gradients are copied, nobody else touches their places before they are told, so that the copy needs no lock.
 Status GradientExchange::take(Lock& lock, std::span<const Complete> complete, Iteration iteration) {
   if (const Status together = house_->gates().check_together(); !together.ok()) {
@@ -209,10 +220,7 @@ Status GradientExchange::wait_unused_layers(Lock& lock, Iteration iteration) {
 
 Status GradientExchange::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
   PACELINE_RETURN_IF_ERROR(check_process());
-  if (carrier_->prepares()) {
-    PACELINE_ASSIGN_OR_RETURN(const auto prepared, carrier_->prepare_rest(iteration, unused));
-    for (const std::uint32_t tensor : prepared) PACELINE_RETURN_IF_ERROR(announce(tensor));
-  }
+  if (compression_ != nullptr && compression_->holds()) PACELINE_RETURN_IF_ERROR(announce_held(iteration, unused));
   thread_local std::vector<Complete> complete;
   complete.clear();
   Lock lock = house_->lock();

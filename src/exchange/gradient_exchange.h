@@ -29,6 +29,7 @@
 #include "base/status.h"
 #include "exchange/carrier.h"
 #include "exchange/gatehouse.h"
+#include "exchange/gradient_compression.h"
 
 namespace paceline::exchange {
 
@@ -37,9 +38,10 @@ inline Status whole(const Result<bool>& over) { return over.ok() ? Status() : ov
 
 class GradientExchange {
  public:
-  // The carrier was made with the gatehouse, whose events tell what this training side does. Destroy it on the loop or when that
-  // does not run, after all other threads have left.
-  GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier);
+  // The carrier was made with the gatehouse, whose events tell what this training side does. `compression` sees gradients before
+  // they are told; null: all of each is sent. Destroy it on the loop or when that does not run, after all other threads have left.
+  GradientExchange(std::unique_ptr<Gatehouse> house, std::unique_ptr<Carrier> carrier,
+                   std::unique_ptr<GradientCompression> compression = nullptr);
   ~GradientExchange();
   GradientExchange(const GradientExchange&) = delete;
   GradientExchange& operator=(const GradientExchange&) = delete;
@@ -131,12 +133,14 @@ class GradientExchange {
   Status wait_unused_layers(Lock& lock, Iteration iteration);
   Status check_rates_told() const;
   Status announce(std::uint32_t tensor);
+  Status announce_held(Iteration iteration, std::span<const std::uint32_t> unused);
   Status take(Lock& lock, std::span<const Complete> complete, Iteration iteration);
   void tell(const wire::Event& event) { house_->events().on_event(event); }  // locked
 
   const std::uint64_t process_;  // the one that it was made in
   std::unique_ptr<Gatehouse> house_;
   std::unique_ptr<Carrier> carrier_;
+  std::unique_ptr<GradientCompression> compression_;
   // Locked.
   Phase phase_ = Phase::kNew;
   std::optional<CutShort> cut_short_;  // the last wait at a gate was, by its limit

@@ -80,6 +80,10 @@ Result<std::shared_ptr<const Plan>> Plan::make(wire::TensorTable table, PlanOpti
     plan->optimizers_.back().weight_decay = group.weight_decay;
   }
   if (plan->optimizers_.empty()) plan->optimizers_.push_back(options.update.optimizer);
+  plan->gradient_codec_ = options.wire.gradient_codec();
+  plan->value_codec_ = options.wire.value_codec();
+  plan->raw_codec_ = tensor::dense_codec(tensor::DType::kFloat32);
+  if (options.update.optimizer.kind == tensor::OptimizerKind::kMean) plan->first_rounded_ = options.first;
   plan->table_ = std::move(table);
   plan->options_ = std::move(options);
   return std::shared_ptr<const Plan>(std::move(plan));
@@ -93,11 +97,6 @@ double Plan::learning_rate_of(std::uint32_t tensor, Iteration iteration) const {
   const double rate = tensor::learning_rate(options_.update.learning_rate, iteration);
   if (options_.update.groups.empty()) return rate;
   return rate * options_.update.groups[static_cast<std::size_t>(table_.tensors[tensor].group)].learning_rate_factor;
-}
-
-bool Plan::is_exact(Iteration label) const {
-  const bool means = options_.update.optimizer.kind == tensor::OptimizerKind::kMean;
-  return !options_.wire.narrow() || (means && label < options_.first);
 }
 
 scheduling::EgressRules Plan::egress_rules() const {

@@ -39,16 +39,14 @@ class Plan {
   const wire::TensorTable& table() const { return table_; }
   const PlanOptions& options() const { return options_; }
   const scheduling::UnitPlan& units() const { return units_; }
-  // What the gradient of a unit is as a payload, and its value; with WireOptions::drops() the gradient may be less.
-  std::size_t payload_bytes(std::uint32_t unit) const {
-    return static_cast<std::size_t>(units_.units[unit].elements) * options_.wire.element_bytes();
-  }
-  // The initial values of a job of means are the parameters that all begin with: they travel as they are, means rounded.
-  bool is_exact(Iteration label) const;
-  // What the value with this label is as a payload.
-  std::size_t value_bytes(std::uint32_t unit, Iteration label) const {
-    return is_exact(label) ? static_cast<std::size_t>(units_.units[unit].elements) * sizeof(float) : payload_bytes(unit);
-  }
+  // How gradients travel, and values with this label. The initial values of a job of means are the parameters that all begin with:
+  // they travel as they are, means rounded.
+  const tensor::Codec& gradient_codec() const { return *gradient_codec_; }
+  const tensor::Codec& value_codec(Iteration label) const { return label < first_rounded_ ? *raw_codec_ : *value_codec_; }
+  std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(units_.units[unit].elements); }
+  // What the gradient of a unit is as a payload, in full; and its value with this label.
+  std::size_t payload_bytes(std::uint32_t unit) const { return gradient_codec_->size(elements(unit)); }
+  std::size_t value_bytes(std::uint32_t unit, Iteration label) const { return value_codec(label).size(elements(unit)); }
   // Of each layer, what comes back over links: all of it but what lives on `own_server`, which is in the worker's own process. What
   // batches of layers are planned from.
   std::vector<Bytes> pulled_by_layer(std::optional<Rank> own_server) const;
@@ -81,6 +79,8 @@ class Plan {
   PlanOptions options_;
   scheduling::UnitPlan units_;
   std::vector<tensor::OptimizerOptions> optimizers_;  // by group
+  std::shared_ptr<const tensor::Codec> gradient_codec_, value_codec_, raw_codec_;
+  Iteration first_rounded_ = 0;  // the first label whose values travel with value_codec_
 };
 
 }  // namespace paceline::job

@@ -25,6 +25,10 @@ bool is_share(double share) { return share > 0 && share <= 1; }
 }  // namespace
 
 tensor::DType WireOptions::type() const { return row_of(kind).type; }
+std::shared_ptr<const tensor::Codec> WireOptions::gradient_codec() const {
+  return drops() ? tensor::sparse_codec() : tensor::dense_codec(type(), loss_scale);
+}
+std::shared_ptr<const tensor::Codec> WireOptions::value_codec() const { return tensor::dense_codec(type()); }
 bool WireOptions::has_share() const { return row_of(kind).has_share; }
 
 std::string wire_words() {

@@ -10,10 +10,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "tensor/codec.h"
 #include "tensor/dtype.h"
 
 namespace paceline::job {
@@ -26,7 +28,7 @@ struct WireRow {
   bool has_share;      // of the elements: dropping:SHARE
   const char* meaning;
 };
-// By WireKind. A new codec is a row here, and what it does (exchange/, training/reference_dropping.cc).
+// By WireKind. A new codec is a row here, what it does (tensor/codec.h, exchange/gradient_compression.h), and training/reference_*.
 inline constexpr WireRow kWires[] = {
     {"float32", tensor::DType::kFloat32, false, "float32"},
     {"bfloat16", tensor::DType::kBFloat16, false,
@@ -58,6 +60,9 @@ struct WireOptions {
   double clip_norm = 0;
   std::int64_t warm_up = 0;
 
+  // How gradients travel, and values.
+  std::shared_ptr<const tensor::Codec> gradient_codec() const;
+  std::shared_ptr<const tensor::Codec> value_codec() const;
   // Of what is sent.
   tensor::DType type() const;
   std::size_t element_bytes() const { return tensor::size_of(type()); }

@@ -118,10 +118,11 @@ std::unique_ptr<exchange::Gatehouse> WorkerProcess::make_house(const std::shared
 Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan) {
   if (!settings_.has_servers()) return make_collective_exchange(plan);
   auto house = make_house(plan, paramserver::gate_rule(plan->options().schedule));
-  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, node_->sender(),
-                                                              exchange::TensorMemory(plan, parameters_, gradients_, state_),
+  const exchange::TensorMemory memory(plan, parameters_, gradients_, state_);
+  auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, node_->sender(), memory,
                                                               node_->shared() ? std::optional(rank_) : std::nullopt);
-  exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier));
+  exchange_ =
+      std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), exchange::compression_of(plan, memory));
   return {};
 }
 

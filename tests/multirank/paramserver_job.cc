@@ -101,8 +101,10 @@ Job::Job(const Backend& backend, JobSetting setting)
     auto house = std::make_unique<exchange::Gatehouse>(
         plan, Rank{w}, gate_rule(plan->options().schedule), made.node.rank.loop(),
         exchange::GatehouseOptions{setting_.stall_deadline, [&made](const Status& why) { made.reported.push_back(why); }});
-    auto carrier = std::make_unique<ServerCarrier>(*house, made, exchange::TensorMemory(plan, made.parameters, made.gradients));
-    made.worker = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier));
+    const exchange::TensorMemory memory(plan, made.parameters, made.gradients);
+    auto carrier = std::make_unique<ServerCarrier>(*house, made, memory);
+    made.worker =
+        std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), exchange::compression_of(plan, memory));
   }
   for (std::size_t s = 0; s < servers.size(); ++s) {
     const auto address = servers[s]->node.listen(backend.host);

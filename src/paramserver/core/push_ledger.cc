@@ -159,7 +159,7 @@ void PushLedger::begin_push(std::uint32_t unit, TimePoint now) {
   of.pushed = current_;
   of.notified = false;
   const bool empty = of.unused_parts == scheduling::all_parts(plan_.units().units[unit]);
-  const std::size_t bytes = empty || plan_.options().wire.drops() ? 0 : plan_.payload_bytes(unit);
+  const std::size_t bytes = empty || plan_.gradient_codec().packs() ? 0 : plan_.payload_bytes(unit);
   tell(now, {.what = Happening::kPushing, .unit = unit, .iteration = current_, .bytes = static_cast<std::int64_t>(bytes)});
   if (empty) tell(now, {.what = Happening::kPushed, .unit = unit, .iteration = current_});
 }

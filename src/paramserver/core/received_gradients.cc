@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tensor/narrow.h"
-#include "tensor/reduce.h"
-
 namespace paceline::paramserver {
 namespace {
 
@@ -49,8 +46,7 @@ std::span<const std::byte> ReceivedGradients::payload(const Arrival& arrival) co
 
 Status ReceivedGradients::check(std::uint32_t unit, Rank worker, Iteration iteration) const {
   const Arrival& arrival = at(unit, worker);
-  if (arrival.gradient == kNoBuffer || arrival.bytes == plan_->payload_bytes(unit)) return {};
-  if (tensor::parse_sparse(payload(arrival), elements(unit))) return {};
+  if (arrival.gradient == kNoBuffer || plan_->gradient_codec().valid(payload(arrival), plan_->elements(unit))) return {};
   return error(ErrorKind::kBadRequest, "worker {} pushed {} for iteration {} with elements that it does not have, or not in order",
                worker.value, plan_->part_text(plan_->units().units[unit].first_part), iteration);
 }
@@ -61,63 +57,30 @@ void ReceivedGradients::on_arrived(std::uint32_t unit, Rank worker, std::uint32_
 
 // --- sums ---
 
-tensor::ConstTensorView ReceivedGradients::dense(const void* gradient, std::uint32_t part) const {
-  const scheduling::UnitPlan& units = plan_->units();
-  return tensor::ConstTensorView(gradient, plan_->options().wire.type(), elements(units.parts[part].unit))
-      .slice(units.offset_in_unit(part), static_cast<std::size_t>(units.parts[part].elements));
-}
-
-// Checked when it had come.
-tensor::SparseSource ReceivedGradients::sparse(const Arrival& arrival, std::uint32_t part) const {
-  const scheduling::UnitPlan& units = plan_->units();
-  const auto bytes = payload(arrival);
-  if (bytes.size() == plan_->payload_bytes(units.parts[part].unit)) return {.dense = dense(bytes.data(), part).as<float>()};
-  return tensor::part_of(tensor::sparse_view(bytes), units.offset_in_unit(part),
-                         static_cast<std::size_t>(units.parts[part].elements));
-}
-
 bool ReceivedGradients::gather(std::uint32_t part, const Update& update) {
   bool used = false;
   sources_.clear();
-  sparse_.clear();
+  const tensor::Range range{plan_->units().offset_in_unit(part), static_cast<std::size_t>(plan_->units().parts[part].elements)};
   for (const Rank worker : update.workers) {
     const Arrival& arrival = at(update.unit, worker);
     const bool unused = (arrival.unused_parts & plan_->units().bit_of(part)) != 0;
-    if (plan_->options().wire.drops()) {
-      sparse_.push_back(unused ? tensor::SparseSource() : sparse(arrival, part));
-    } else if (unused) {
-      if (zeros_.size() < elements(update.unit)) zeros_.resize(elements(update.unit));
-      sources_.push_back(dense(zeros_.data(), part));  // whose bits are zeros of every type
-    } else {
-      sources_.push_back(dense(pool_.of(arrival.gradient, 0).data(), part));
-    }
+    sources_.push_back({unused ? std::span<const std::byte>() : payload(arrival), plan_->elements(update.unit), range});
     used |= !unused;
   }
   return used;
 }
 
-void ReceivedGradients::add_up(std::span<float> sum, double scale) const {
-  const job::WireOptions& wire = plan_->options().wire;
-  if (wire.drops()) return tensor::sum_sparse(sum, sparse_, scale);
-  tensor::sum_widened(sum, sources_, scale / wire.loss_scale);
-}
+void ReceivedGradients::add_up(std::span<float> sum, double scale) const { plan_->gradient_codec().add_up(sum, sources_, scale); }
 
 std::optional<std::span<const float>> ReceivedGradients::lone() const {
-  if (sources_.size() != 1 || plan_->options().wire.narrow()) return std::nullopt;
-  return sources_.front().as<float>();
+  if (sources_.size() != 1 || !plan_->gradient_codec().raw() || plan_->gradient_codec().packs()) return std::nullopt;
+  const auto& [payload, elements, range] = sources_.front();
+  return std::span(reinterpret_cast<const float*>(payload.data()), elements).subspan(range.first, range.count);
 }
 
 std::optional<ReceivedGradients::Broken> ReceivedGradients::find_broken(const Update& update) const {
-  for (std::size_t i = 0; i < sparse_.size(); ++i) {
-    if (const auto element = tensor::first_non_finite(sparse_[i]))
-      return Broken{update.workers[i], *element, element_of(sparse_[i], *element)};
-  }
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    const auto element = tensor::first_non_finite(sources_[i]);
-    if (!element) continue;
-    float value = 0;
-    tensor::convert(std::span(&value, 1), sources_[i].slice(*element, 1));
-    return Broken{update.workers[i], *element, value};
+    if (const auto element = plan_->gradient_codec().first_non_finite(sources_[i])) return Broken{update.workers[i], *element};
   }
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
-// The gradients that a server has received and not summed yet, and their sums in rank order. With a narrow codec (wire_options.h)
-// they stay as they came until they are summed, in float32; with dropping the few elements that came are added up, whichever
-// workers sent them. A worker that did not use a part contributes zeros, whatever its gradient holds. Owned by one progress loop.
+// The gradients that a server has received and not summed yet, and their sums in rank order. They stay as they came until the
+// job's codec adds them up. A worker that did not use a part contributes zeros, whatever its gradient holds. Owned by one progress
+// loop.
 //
 // Memory: pooled buffers, given back once summed; nothing is allocated once the pool is warm.
 #pragma once
@@ -16,7 +16,7 @@
 #include "exchange/buffer_pool.h"
 #include "job/plan.h"
 #include "paramserver/core/server_effect.h"
-#include "tensor/sparse.h"
+#include "tensor/codec.h"
 
 namespace paceline::paramserver {
 
@@ -39,8 +39,7 @@ class ReceivedGradients {
   std::optional<std::span<const float>> lone() const;
   struct Broken {  // an element that is not finite
     Rank worker;
-    std::size_t element = 0;
-    float value = 0;
+    tensor::Codec::Element element;
   };
   // The first one. Nothing: all are finite.
   std::optional<Broken> find_broken(const Update& update) const;
@@ -65,17 +64,12 @@ class ReceivedGradients {
     return plan_->units().place_in_server[unit] * static_cast<std::size_t>(plan_->options().workers) +
            static_cast<std::size_t>(worker.value);
   }
-  std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
   std::span<const std::byte> payload(const Arrival& arrival) const;
-  tensor::ConstTensorView dense(const void* gradient, std::uint32_t part) const;
-  tensor::SparseSource sparse(const Arrival& arrival, std::uint32_t part) const;
 
   std::shared_ptr<const job::Plan> plan_;
   exchange::BufferPool& pool_;
-  std::vector<Arrival> arrivals_;                 // by place in this server, then worker
-  std::vector<float> zeros_;                      // as long as the largest unit; made when first needed
-  std::vector<tensor::ConstTensorView> sources_;  // what was gathered
-  std::vector<tensor::SparseSource> sparse_;      // the same with dropping
+  std::vector<Arrival> arrivals_;         // by place in this server, then worker
+  std::vector<tensor::Encoded> sources_;  // what was gathered
   std::int64_t bytes_ = 0, most_bytes_ = 0;
 };
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "exchange/optimizer_state.h"
-#include "tensor/sparse.h"
 
 namespace paceline::paramserver {
 
@@ -12,13 +11,6 @@ using Books = ServerBooks;
 namespace {
 
 using Initial = ServerBooks::Initial;
-
-// With dropping a gradient is sparse where that is smaller than dense.
-bool fits(const job::Plan& plan, std::uint32_t unit, std::uint64_t bytes) {
-  const std::size_t dense = plan.payload_bytes(unit);
-  if (bytes == dense) return true;
-  return plan.options().wire.drops() && bytes > 0 && bytes < dense && bytes % tensor::kSparseBytes == 0;
-}
 
 }  // namespace
 
@@ -123,7 +115,7 @@ Status ServerLedger::check(Rank worker, const wire::Push& push) const {
 Status ServerLedger::on_begin(Rank worker, const wire::Push& push, std::uint64_t bytes) {
   PACELINE_RETURN_IF_ERROR(check(worker, push));
   const std::uint32_t unit = push.unit;
-  if (!fits(plan(), unit, bytes)) {
+  if (!plan().gradient_codec().fits(plan().elements(unit), bytes)) {
     return error(ErrorKind::kBadRequest, "worker {} pushed {} bytes for {} in iteration {}; it has {}", worker.value, bytes,
                  books_->unit_text(unit), push.iteration, plan().payload_bytes(unit));
   }

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "exchange/optimizer_state.h"
-#include "tensor/dtype.h"
-#include "tensor/narrow.h"
 
 namespace paceline::paramserver {
 
@@ -19,9 +17,9 @@ ServerMemory::ServerMemory(std::shared_ptr<const job::Plan> plan, Rank server)
   std::size_t largest = 0;
   for (const std::uint32_t unit : units) {
     Unit& made = at(unit);
-    made.value = pool_.take(elements(unit));
-    std::ranges::fill(pool_.of(made.value, elements(unit)), 0.0F);
-    largest = std::max(largest, elements(unit));
+    made.value = pool_.take(plan_->elements(unit));
+    std::ranges::fill(pool_.of(made.value, plan_->elements(unit)), 0.0F);
+    largest = std::max(largest, plan_->elements(unit));
   }
   sum_.resize(largest);
 }
@@ -40,7 +38,7 @@ ServerMemory::Counters ServerMemory::counters() const {
 // --- optimizer state ---
 
 std::span<float> ServerMemory::initial_with_state(std::uint32_t unit) {
-  const std::size_t floats = elements(unit) + exchange::state_bytes(*plan_, unit) / sizeof(float);
+  const std::size_t floats = plan_->elements(unit) + exchange::state_bytes(*plan_, unit) / sizeof(float);
   at(unit).arriving = pool_.take(floats);
   return pool_.of(at(unit).arriving, floats);
 }
@@ -48,7 +46,7 @@ std::span<float> ServerMemory::initial_with_state(std::uint32_t unit) {
 Status ServerMemory::take_initial_state(std::uint32_t unit) {
   if (at(unit).arriving == kNoBuffer) return {};
   const std::uint32_t arrived = std::exchange(at(unit).arriving, kNoBuffer);
-  const std::size_t value = elements(unit), bytes = value * sizeof(float) + exchange::state_bytes(*plan_, unit);
+  const std::size_t value = plan_->elements(unit), bytes = value * sizeof(float) + exchange::state_bytes(*plan_, unit);
   std::ranges::copy(pool_.of(arrived, value), initial(unit).begin());
   const Status status = exchange::read_state(*plan_, unit, bytes_of(arrived, bytes).subspan(value * sizeof(float)), shard_);
   pool_.release(arrived);
@@ -66,15 +64,15 @@ ServerMemory::Sent ServerMemory::send_state(std::uint32_t unit) {
 
 // The buffer that holds the unit's value as it is sent with that label.
 std::uint32_t ServerMemory::sent_buffer(std::uint32_t unit, Iteration label) {
-  const job::WireOptions& wire = plan_->options().wire;
+  const tensor::Codec& codec = plan_->value_codec(label);
   Unit& of = at(unit);
-  if (plan_->is_exact(label)) return of.value;
-  if (of.narrow == kNoBuffer) {
-    of.narrow = pool_.take((plan_->payload_bytes(unit) + sizeof(float) - 1) / sizeof(float));
-    const tensor::TensorView copy(pool_.of(of.narrow, 0).data(), wire.type(), elements(unit));
-    tensor::convert(copy, std::span<const float>(pool_.of(of.value, elements(unit))));
+  if (codec.raw()) return of.value;
+  if (of.encoded == kNoBuffer) {
+    const std::size_t bytes = plan_->value_bytes(unit, label), floats = (bytes + sizeof(float) - 1) / sizeof(float);
+    of.encoded = pool_.take(floats);
+    codec.encode(pool_.of(of.value, plan_->elements(unit)), std::as_writable_bytes(pool_.of(of.encoded, floats)).first(bytes));
   }
-  return of.narrow;
+  return of.encoded;
 }
 
 ServerMemory::Sent ServerMemory::send(std::span<const std::uint32_t> units, Which which, Iteration label) {
@@ -120,14 +118,14 @@ void ServerMemory::forget_kept(std::uint32_t unit) { pool_.release(std::exchange
 
 std::span<float> ServerMemory::writable_value(std::uint32_t unit) {
   std::uint32_t& value = at(unit).value;
-  if (at(unit).narrow != kNoBuffer) pool_.release(std::exchange(at(unit).narrow, kNoBuffer));
+  if (at(unit).encoded != kNoBuffer) pool_.release(std::exchange(at(unit).encoded, kNoBuffer));
   if (pool_.references(value) > 1) {
-    const std::uint32_t copy = pool_.take(elements(unit));
-    std::ranges::copy(pool_.of(value, elements(unit)), pool_.of(copy, elements(unit)).begin());
+    const std::uint32_t copy = pool_.take(plan_->elements(unit));
+    std::ranges::copy(pool_.of(value, plan_->elements(unit)), pool_.of(copy, plan_->elements(unit)).begin());
     pool_.release(std::exchange(value, copy));
     ++counters_.value_copies;
   }
-  return pool_.of(value, elements(unit));
+  return pool_.of(value, plan_->elements(unit));
 }
 
 // --- checkpoints ---
@@ -135,7 +133,7 @@ std::span<float> ServerMemory::writable_value(std::uint32_t unit) {
 ServerMemory::PartState ServerMemory::save(std::uint32_t part) const {
   const std::uint32_t unit = plan_->units().parts[part].unit;
   const exchange::Shard::PartState of = shard_.save(part);
-  return {plan_->units().of_part(pool_.of(at(unit).value, elements(unit)), part), of.state, of.steps};
+  return {plan_->units().of_part(pool_.of(at(unit).value, plan_->elements(unit)), part), of.state, of.steps};
 }
 
 Status ServerMemory::load(std::uint32_t part, const PartState& from) {

@@ -6,9 +6,9 @@
 // no worker of the update used is not updated.
 //
 // Memory. Values are sent from where they stand; an update that finds its value still being sent works on a copy, and the old one
-// is given back when it is released. Nothing is allocated once the pool is warm, but for the text of errors. With a narrow codec
-// (wire_options.h) of each new value one rounded copy is made and sent to everybody; the value itself, which checkpoints hold, is
-// never sent.
+// is given back when it is released. Nothing is allocated once the pool is warm, but for the text of errors. Where values are not
+// sent as they stand (job::Plan::value_codec), of each new one a single encoded copy is made and sent to everybody; the value
+// itself, which checkpoints hold, is never sent.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class ServerMemory {
   ServerMemory& operator=(const ServerMemory&) = delete;
 
   // The value of a unit, to be received or restored; before its first update.
-  std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, elements(unit)); }
+  std::span<float> initial(std::uint32_t unit) { return pool_.of(at(unit).value, plan_->elements(unit)); }
   // Where the value is received with optimizer state behind it (exchange/optimizer_state.h); and both are there. kBadRequest as
   // read_state(). Also OK if nothing arrived.
   std::span<float> initial_with_state(std::uint32_t unit);
@@ -103,7 +103,7 @@ class ServerMemory {
 
   struct Unit {
     std::uint32_t value = kNoBuffer;
-    std::uint32_t narrow = kNoBuffer;  // the value as it is sent with a narrow codec; none before somebody wants it
+    std::uint32_t encoded = kNoBuffer;  // the value as it is sent, where that is not the value; none before somebody wants it
     std::uint32_t kept = kNoBuffer;
     std::uint32_t sum = kNoBuffer;       // of kSum, until the step; none when no worker used the unit
     std::uint32_t used_parts = 0;        // bits: whose sum is there
@@ -121,7 +121,6 @@ class ServerMemory {
 
   Unit& at(std::uint32_t unit) { return units_[plan_->units().place_in_server[unit]]; }
   const Unit& at(std::uint32_t unit) const { return units_[plan_->units().place_in_server[unit]]; }
-  std::size_t elements(std::uint32_t unit) const { return static_cast<std::size_t>(plan_->units().units[unit].elements); }
 
   std::shared_ptr<const job::Plan> plan_;
   exchange::Shard shard_;

@@ -14,7 +14,7 @@ Status ServerMemory::look(std::uint32_t part, const Update& update, std::span<co
 
 Status ServerMemory::broken(std::uint32_t part, const Update& update) const {
   const auto found = gradients_.find_broken(update);
-  return found ? shard_.broken_gradient(found->worker, part, update.iteration, found->element, found->value)
+  return found ? shard_.broken_gradient(found->worker, part, update.iteration, found->element.index, found->element.value)
                : shard_.broken_sum(part, update.iteration);
 }
 
@@ -66,9 +66,9 @@ Status ServerMemory::update(const Update& update, Told told) {
 Status ServerMemory::sum_part(std::uint32_t part, const Update& update) {
   if (!gradients_.gather(part, update)) return {};
   Unit& of = at(update.unit);
-  if (of.sum == kNoBuffer) of.sum = gradients_.take(elements(update.unit));
+  if (of.sum == kNoBuffer) of.sum = gradients_.take(plan_->elements(update.unit));
   of.used_parts |= plan_->units().bit_of(part);
-  const auto sum = plan_->units().of_part(pool_.of(of.sum, elements(update.unit)), part);
+  const auto sum = plan_->units().of_part(pool_.of(of.sum, plan_->elements(update.unit)), part);
   gradients_.add_up(sum, update.scale);
   return look(part, update, sum);
 }
@@ -89,12 +89,12 @@ void ServerMemory::step(const Update& update, Told told) {
   const scheduling::Unit& unit = plan_->units().units[update.unit];
   for (std::uint32_t part = unit.first_part; part < unit.first_part + unit.parts; ++part) {
     if (skipped || (of.used_parts & plan_->units().bit_of(part)) == 0) continue;
-    const auto mean = plan_->units().of_part(pool_.of(of.sum, elements(update.unit)), part);
+    const auto mean = plan_->units().of_part(pool_.of(of.sum, plan_->elements(update.unit)), part);
     if (decision.coefficient != 1.0F) tensor::scale(mean, static_cast<double>(decision.coefficient));
     shard_.step(part, 0, {update.rate_iteration, told}, mean, plan_->units().of_part(writable_value(update.unit), part));
   }
   ++(skipped ? counters_.skipped_units : counters_.updates);
-  gradients_.give_back(of.sum, elements(update.unit));
+  gradients_.give_back(of.sum, plan_->elements(update.unit));
 }
 
 }  // namespace paceline::paramserver

@@ -1,9 +1,11 @@
-// Memory for a whole model as its units are sent (job/wire_options.h), each unit's at a place of its own. Not initialised, so that
-// pages that nobody needs are never there.
+// Memory for a whole model as a codec sends it in full: each unit's at a place of its own, in their order and without gaps. Not
+// initialised, so that pages that nobody needs are never there.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "job/plan.h"
 
@@ -11,24 +13,22 @@ namespace paceline::paramserver {
 
 class SentArea {
  public:
-  // The plan outlives it.
-  explicit SentArea(const job::Plan& plan) : plan_(plan), element_bytes_(plan.options().wire.element_bytes()) {
-    const std::size_t bytes = static_cast<std::size_t>(plan.units().elements) * element_bytes_;
-    memory_.reset(new float[(bytes + sizeof(float) - 1) / sizeof(float)]);
+  SentArea(const job::Plan& plan, const tensor::Codec& codec) {
+    begins_.reserve(plan.units().units.size() + 1);
+    begins_.push_back(0);
+    for (const scheduling::Unit& unit : plan.units().units)
+      begins_.push_back(begins_.back() + codec.size(static_cast<std::size_t>(unit.elements)));
+    memory_.reset(new float[(begins_.back() + sizeof(float) - 1) / sizeof(float)]);
   }
 
   // Of the units from `first` to `last`, which stand behind each other.
   std::span<std::byte> of(std::uint32_t first, std::uint32_t last) const {
-    const auto& units = plan_.units().units;
-    const auto elements = static_cast<std::size_t>(units[last].offset + units[last].elements - units[first].offset);
-    auto* const begin = reinterpret_cast<std::byte*>(memory_.get());
-    return {begin + static_cast<std::size_t>(units[first].offset) * element_bytes_, elements * element_bytes_};
+    return {reinterpret_cast<std::byte*>(memory_.get()) + begins_[first], begins_[last + 1] - begins_[first]};
   }
   std::span<std::byte> of(std::uint32_t unit) const { return of(unit, unit); }
 
  private:
-  const job::Plan& plan_;
-  std::size_t element_bytes_;
+  std::vector<std::size_t> begins_;  // by unit; and the end
   std::unique_ptr<float[]> memory_;
 };
 

@@ -26,7 +26,6 @@ ServerCarrier::ServerCarrier(exchange::Gatehouse& house, session::Sender& sender
       gradients_(plan_, memory_),
       values_(plan_, ledger_, memory_) {
   if (plan_.options().update.verdict) verdicts_.emplace(plan_);
-  if (plan_.options().wire.drops()) dropping_.emplace(house.shared_plan());
   // At most a push and a pull of each unit are waiting.
   sends_.reserve(2 * plan_.units().units.size());
   if (plan_.options().schedule.back == scheduling::Return::kPullInBatches) {
@@ -52,37 +51,10 @@ void ServerCarrier::on_units_told() {
   if (plan_.options().schedule.push != scheduling::PushWhen::kAtEnd) told_signal_->raise();
 }
 
-// Where everybody has the server's rounded initial values, worker 0 has to round its own.
+// Where everybody has the servers' encoded initial values, worker 0 has to make the same of its own.
 void ServerCarrier::on_started() {
-  if (plan_.is_exact(plan_.options().first - 1) || worker_ != Rank{0}) return;
+  if (plan_.value_codec(plan_.options().first - 1).raw() || worker_ != Rank{0}) return;
   for (const scheduling::Unit& unit : plan_.units().units) values_.round(unit.id);
-}
-
-bool ServerCarrier::prepare(std::uint32_t tensor, Iteration iteration) {
-  const std::lock_guard lock(dropping_mutex_);
-  if (dropping_->clips()) {
-    held_back_.push_back(tensor);
-    return false;
-  }
-  dropping_->drop(tensor, iteration, 1, memory_.tensor_gradient(tensor));
-  return true;
-}
-
-// The gradients held back, each as what is sent of it. They stay as they are until the next call of prepare().
-Result<std::span<const std::uint32_t>> ServerCarrier::prepare_rest(Iteration iteration, std::span<const std::uint32_t> unused) {
-  const std::lock_guard lock(dropping_mutex_);
-  if (!dropping_->clips()) return std::span<const std::uint32_t>();
-  {
-    const exchange::Gatehouse::Lock locked = house_.lock();
-    PACELINE_RETURN_IF_ERROR(house_.gates().check_backward(iteration, unused, held_back_));
-  }
-  tensor::ExactSquareSum squares;
-  for (const std::uint32_t tensor : held_back_) squares.add(memory_.tensor_gradient(tensor));
-  const float coefficient = dropping_->clip_coefficient(squares);
-  for (const std::uint32_t tensor : held_back_) dropping_->drop(tensor, iteration, coefficient, memory_.tensor_gradient(tensor));
-  std::swap(held_back_, released_);
-  held_back_.clear();
-  return std::span<const std::uint32_t>(released_);
 }
 
 // Nobody writes to these parts of the staging area until their units have been pushed again, so the copy needs no lock. Another
@@ -163,7 +135,7 @@ void ServerCarrier::take_plan() {
 }
 
 // Locked.
-void ServerCarrier::count_bytes() { house_.account().count_bytes(gradients_.take_dropped_bytes(), 0); }
+void ServerCarrier::count_bytes() { house_.account().count_bytes(gradients_.take_packed_bytes(), 0); }
 
 void ServerCarrier::send_initial() {
   for (const scheduling::Unit& unit : plan_.units().units)

@@ -2,8 +2,8 @@
 // memory of parameters and gradients.
 //
 // gradient_payloads.h says what of a gradient travels; value_places.h, where a value is received. Neither copies where it need not.
-// Worker 0 pushes its initial values as they are, once. Where the others get them rounded (job::Plan::is_exact), it then rounds its
-// own. With dropping, the gradient in memory becomes what is sent of it, before it is told.
+// Worker 0 pushes its initial values as they are, once. Where the others get them encoded (job::Plan::value_codec), it then makes
+// the same of its own.
 //
 // Threads: as carrier.h says. Memory: nothing is allocated per message once warm.
 #pragma once
@@ -11,14 +11,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "exchange/carrier.h"
-#include "exchange/gradient_dropping.h"
 #include "exchange/tensor_memory.h"
 #include "paramserver/core/push_ledger.h"
 #include "paramserver/service/gradient_payloads.h"
@@ -42,9 +40,6 @@ class ServerCarrier final : public exchange::Carrier {
   void on_units_told() override;
   void on_backward_told() override { told_signal_->raise(); }
   void finish() override { done_signal_->raise(); }
-  bool prepares() const override { return dropping_.has_value(); }
-  bool prepare(std::uint32_t tensor, Iteration iteration) override;
-  Result<std::span<const std::uint32_t>> prepare_rest(Iteration iteration, std::span<const std::uint32_t> unused) override;
   Result<bool> gather_state(Duration limit) override { return state_.gather(limit); }
   void on_started() override;
   void settle(exchange::Gatehouse::Lock& lock, scheduling::UnitRange units) override;
@@ -95,10 +90,6 @@ class ServerCarrier final : public exchange::Carrier {
   exchange::TensorMemory memory_;
   std::optional<Rank> own_server_;
   std::unique_ptr<transport::Signal> told_signal_, initial_signal_, done_signal_;
-
-  std::mutex dropping_mutex_;  // guards what follows up to the next empty line
-  std::optional<exchange::GradientDropping> dropping_;
-  std::vector<std::uint32_t> held_back_, released_;  // tensors whose gradients are there and not told; and being told
 
   // Locked; the ledger by the loop alone, but for what is staged.
   PushLedger ledger_;

@@ -3,22 +3,25 @@
 #include <algorithm>
 #include <utility>
 
-#include "tensor/narrow.h"
-
 namespace paceline::paramserver {
 
 ValuePlaces::ValuePlaces(const job::Plan& plan, const PushLedger& ledger, exchange::TensorMemory memory)
-    : plan_(plan), ledger_(ledger), memory_(std::move(memory)), staging_(plan), arriving_(plan.units().units.size()) {}
+    : plan_(plan),
+      codec_(plan.value_codec(plan.options().first)),
+      ledger_(ledger),
+      memory_(std::move(memory)),
+      staging_(plan, codec_),
+      arriving_(plan.units().units.size()) {}
 
 std::span<std::byte> ValuePlaces::place_of(std::uint32_t first, std::uint32_t last, bool staged) const {
   return staged ? staging_.of(first, last) : std::as_writable_bytes(memory_.parameters(first, last));
 }
 
 std::span<std::byte> ValuePlaces::begin(const wire::Values& values, Place place) {
-  const bool narrow = !plan_.is_exact(values.iteration), staged = narrow || place == Place::kStaging;
+  const bool encoded = !plan_.value_codec(values.iteration).raw(), staged = encoded || place == Place::kStaging;
   const auto units = ledger_.units_of(values);
   const bool deal = !in_one_piece(units);
-  arriving_[values.unit] = {deal, staged, narrow && place == Place::kParameters};
+  arriving_[values.unit] = {deal, staged, encoded && place == Place::kParameters};
   if (!deal) return place_of(values.unit, values.last, staged);
   std::size_t bytes = 0;
   for (const std::uint32_t unit : units) bytes += plan_.value_bytes(unit, values.iteration);
@@ -41,14 +44,10 @@ void ValuePlaces::complete(const wire::Values& values, std::span<const std::byte
   }
 }
 
-void ValuePlaces::move(std::uint32_t unit) const {
-  const auto to = memory_.parameters(unit);
-  tensor::convert(to, tensor::ConstTensorView(staging_.of(unit).data(), plan_.options().wire.type(), to.size()));
-}
+void ValuePlaces::move(std::uint32_t unit) const { codec_.decode(staging_.of(unit), memory_.parameters(unit)); }
 
 void ValuePlaces::round(std::uint32_t unit) const {
-  const auto parameters = memory_.parameters(unit);
-  tensor::convert({staging_.of(unit).data(), plan_.options().wire.type(), parameters.size()}, std::span<const float>(parameters));
+  codec_.encode(memory_.parameters(unit), staging_.of(unit));
   move(unit);
 }
 

@@ -1,6 +1,6 @@
 // Where a worker receives the values that servers send: straight into the parameters; or, while backward may still read these, or
-// where they are rounded (job::Plan::is_exact), into a staging area as large as the model; or, when values that come as one message
-// do not stand behind each other, in one piece that is dealt out. The staging area is touched only when used.
+// where they have to be decoded (job::Plan::value_codec), into a staging area as large as the model; or, when values that come as
+// one message do not stand behind each other, in one piece that is dealt out. The staging area is touched only when used.
 //
 // Threads: the loop; move() and round() any, of units that nobody receives. Memory: nothing is allocated per message once warm.
 #pragma once
@@ -42,6 +42,7 @@ class ValuePlaces {
   std::span<std::byte> place_of(std::uint32_t first, std::uint32_t last, bool staged) const;
 
   const job::Plan& plan_;
+  const tensor::Codec& codec_;  // of all values but the initial ones, which come before backward, so never into the staging area
   const PushLedger& ledger_;
   exchange::TensorMemory memory_;
   SentArea staging_;
