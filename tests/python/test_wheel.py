@@ -1,6 +1,10 @@
-"""`pip install .` gives a package that finds its library, needs no PyTorch before paceline.torch, and leaves nothing behind."""
+"""scripts/wheel gives a package that any Linux installs without a compiler. It finds its library, needs no PyTorch before paceline.torch, and leaves
+nothing behind."""
 
+import functools
 import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -52,14 +56,15 @@ def files(folder):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """(an environment of its own, the wheel that pip builds of a checkout)."""
+    """(an environment of its own, the wheel that is published)."""
     environment = tmp_path_factory.mktemp("wheel") / "environment"
     assert run(sys.executable, "-m", "venv", environment).returncode == 0
     shared = shared_folder(tmp_path_factory, "wheel")
     with turn(shared):
         if not (shared / "made").exists():
-            made = run(environment / "bin/pip", "wheel", "--no-deps", "--wheel-dir", shared / "made", ROOT, variables=AS_THE_PRESETS)
+            made = run(ROOT / "scripts/wheel", shared / "made", variables=AS_THE_PRESETS)
             assert made.returncode == 0, made.stderr
+            (shared / "said").write_text(made.stdout)
     (wheel,) = (shared / "made").iterdir()
     return environment, wheel
 
@@ -78,9 +83,21 @@ def installed(built):
 def test_one_wheel_serves_every_python_and_says_that_it_is_typed(built):
     _, wheel = built
     names = zipfile.ZipFile(wheel).namelist()
-    assert wheel.name.startswith("paceline-") and "-py3-none-" in wheel.name
-    assert "paceline/py.typed" in names and [name for name in names if name.endswith(".so") or ".so." in name] == ["paceline/lib/libpaceline.so.0"], names
-    assert {name for name in names if name.startswith("paceline/bin/")} == {f"paceline/bin/paceline{part}" for part in ("", "-doctor", "-lab")}
+    assert re.fullmatch(r"paceline-[\d.]+-py3-none-manylinux_2_\d+_x86_64\.whl", wheel.name) and int(wheel.name.split("_")[2]) <= 36
+    own = [name for name in names if name.startswith("paceline/")]
+    assert "paceline/py.typed" in own and [name for name in own if name.endswith(".so") or ".so." in name] == ["paceline/lib/libpaceline.so.0"], names
+    assert {name for name in own if name.startswith("paceline/bin/")} == {f"paceline/bin/paceline{part}" for part in ("", "-doctor", "-lab")}
+
+
+def test_libraries_of_others_come_with_their_licences(built):
+    _, wheel = built
+    archive = zipfile.ZipFile(wheel)
+    assert archive.testzip() is None
+    licences = {name.rpartition("/")[2]: archive.read(name).decode() for name in archive.namelist() if ".dist-info/licenses/" in name}
+    said = re.findall(r"^  (\S+)\s{2,}(\S.*?)\s{2,}(\S+)$", (wheel.parent.parent / "said").read_text(), re.MULTILINE)
+    assert {name for name, _, _ in said} == {name.partition("/")[2] for name in archive.namelist() if name.startswith("paceline.libs/")} and said
+    for name, licence, package in said:
+        assert "GPL" not in licence and "opyright" in licences[package], name
 
 
 def test_what_pip_installs_works_alone(installed, tmp_path):
@@ -101,6 +118,100 @@ def test_the_program_comes_along(installed, tmp_path):
     assert run(installed / "bin/paceline", "plan", "speedup", "--input", "vgg19", "--bandwidth", "10gbit", "--machines", "2", cwd=tmp_path).returncode == 0
     replay = run(installed / "bin/paceline", "train", "--model", "replay:resnet50", "--scale", "1000", "--iterations", "2", cwd=tmp_path)
     assert replay.returncode == 0 and "resnet50" in replay.stdout, (replay.stdout, replay.stderr)
+
+
+FIRST = """
+import sys
+sys.path.append(sys.argv[1])  # where PyTorch is
+import torch
+import paceline.torch as pt
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.utils.data.TensorDataset(torch.ones(64, 8))
+job = pt.attach(model, optimizer, buffers="broadcast")
+for epoch in range(4):
+    for (x,) in torch.utils.data.DataLoader(data, 8, sampler=job.sampler(data, seed=1)):
+        model(x).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+if job.rank == 0:
+    print("trained by", job.workers)
+"""
+TORCH = Path(subprocess.run([ROOT / ".venv/bin/python", "-c", "import torch; print(torch.__path__[0])"], capture_output=True, text=True, check=True).stdout.strip()).parent
+
+
+def test_a_first_job_of_two_ranks_runs_where_no_compiler_is(built, tmp_path):
+    _, wheel = built
+    assert run(sys.executable, "-m", "venv", tmp_path / "fresh").returncode == 0
+    alone = {"PATH": str(tmp_path / "fresh/bin")}
+    assert shutil.which("cc", path=alone["PATH"]) is None
+    (tmp_path / "first.py").write_text(FIRST)
+    installed = run(tmp_path / "fresh/bin/pip", "install", "--no-index", wheel, variables=alone)
+    assert installed.returncode == 0, installed.stderr
+    done = run("paceline", "run", "--workers", "2", "--", "python", "first.py", TORCH, cwd=tmp_path, variables=alone)
+    assert done.returncode == 0 and "trained by 2" in done.stdout and "2 workers" in done.stdout, (done.stdout, done.stderr)
+
+
+def installed_with(*wanted):
+    """Names of packages of Debian: the essential ones, `wanted`, and what these need."""
+    fields = "${Package}\t${Essential}\t${Pre-Depends}, ${Depends}\t${Provides}\n"
+    rows = [line.split("\t") for line in subprocess.run(["dpkg-query", "-W", "-f", fields], capture_output=True, text=True, check=True).stdout.splitlines()]
+    names = lambda text: [re.split(r"[ (:]", one.strip())[0] for one in re.split(r"[,|]", text) if one.strip()]  # noqa: E731
+    needs = {name: names(needed) for name, _, needed, _ in rows}
+    provided = {virtual: name for name, _, _, virtuals in rows for virtual in names(virtuals)}
+    found, left = set(), [*wanted, *(name for name, essential, _, _ in rows if essential == "yes")]
+    while left:
+        name = left.pop()
+        name = name if name in needs else provided.get(name)
+        if name is not None and name not in found:
+            found.add(name)
+            left += needs[name]
+    return found
+
+
+def minimal_debian(root):
+    """A folder with the files of a minimal Debian with Python, and of nothing else that is installed here."""
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / "usr" / name).mkdir(parents=True)
+        (root / name).symlink_to(f"usr/{name}")
+    listed = subprocess.run(["dpkg", "-L", *installed_with("apt", "python3", "python3-venv")], capture_output=True, text=True, check=True).stdout
+    for name in sorted(set(listed.splitlines())):
+        file, copy = Path(name), root / name.lstrip("/")
+        if not name.startswith("/") or name.startswith(("/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/")) or not os.path.lexists(file):
+            continue
+        if file.is_dir() and not file.is_symlink():
+            copy.mkdir(parents=True, exist_ok=True)
+        elif not os.path.lexists(copy):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(file, copy, follow_symlinks=False)
+    for name in ("proc", "dev", "tmp", "root", "torch"):
+        (root / name).mkdir(exist_ok=True)
+    shutil.copy2("/etc/passwd", root / "etc/passwd")
+
+
+@functools.cache
+def may_change_root():
+    """Whether this machine lets a test do it, and PyTorch here is for the Python that Debian has."""
+    version = "import sys; print(*sys.version_info[:2])"
+    pythons = [subprocess.run([python, "-c", version], capture_output=True, text=True).stdout for python in ("/usr/bin/python3", ROOT / ".venv/bin/python")]
+    return os.geteuid() == 0 and pythons[0] == pythons[1] and subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+
+
+def test_it_runs_in_a_minimal_debian(built, tmp_path):
+    if not may_change_root():
+        return
+    _, wheel = built
+    root = tmp_path / "root"
+    minimal_debian(root)
+    assert not [name for name in ("cc", "gcc", "g++", "ld", "cmake") if (root / "usr/bin" / name).exists()]
+    shutil.copy2(wheel, root / wheel.name)
+    (root / "first.py").write_text(FIRST)
+    (root / "all").write_text(
+        f"set -e\npython3 -m venv /fresh\n/fresh/bin/pip install --no-index /{wheel.name}\n/fresh/bin/paceline run --workers 2 -- /fresh/bin/python /first.py /torch\n"
+    )
+    mounted = f'mount --rbind /proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --bind {TORCH} "$0/torch" && exec chroot "$0" env -i HOME=/root PATH=/usr/bin:/bin sh /all'
+    done = run("unshare", "--mount", "sh", "-c", mounted, root)
+    assert done.returncode == 0 and "trained by 2" in done.stdout, (done.stdout, done.stderr)
 
 
 def test_the_import_imports_next_to_nothing(installed, tmp_path):
