@@ -8,6 +8,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "bench/ledger.h"
 #include "paceline/machine.h"
@@ -61,12 +62,6 @@ Result<std::vector<Subject>> subjects(const Options& options) {
     wanted.push_back(*found);
   }
   return wanted;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 struct Row {

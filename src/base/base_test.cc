@@ -94,6 +94,9 @@ TEST(Median, IsTheMiddleOrBetweenTheTwoInTheMiddle) {
   EXPECT_EQ(median({5}), 5);
   EXPECT_EQ(median({9, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 2, 9}), 3);
+  EXPECT_EQ(lower_median({5}), 5);
+  EXPECT_EQ(lower_median({9, 1, 2}), 2);
+  EXPECT_EQ(lower_median({4, 1, 2, 9}), 2);
 }
 
 TEST(Utf8, IsTextWithoutOverlongFormsSurrogatesAndCutLetters) {

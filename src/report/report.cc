@@ -7,6 +7,7 @@
 
 #include <sys/resource.h>
 
+#include "base/median.h"
 #include "base/text.h"
 
 namespace paceline::report {
@@ -14,13 +15,6 @@ namespace {
 
 constexpr std::array<const char*, kPhases> kPhaseNames = {"load", "preprocess", "transfer", "forward", "backward",
                                                           "push", "pull",       "update",   "wait"};
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 template <typename Report, typename Field>
 double mean(const std::vector<Report>& reports, Field field) {
@@ -68,9 +62,9 @@ Json link_of(const job::JobSpec& settings, const std::vector<WorkerReport>& work
     if (link.round_trip > 0) round_trips.push_back(link.round_trip);
   }
   return {{"rule", to_text(settings.schedule.window)},
-          {"window", std::llround(median(windows))},
-          {"bandwidth", rates.empty() ? Json(nullptr) : Json(median(rates))},
-          {"round_trip", round_trips.empty() ? Json(nullptr) : Json(median(round_trips))},
+          {"window", std::llround(windows.empty() ? 0 : lower_median(windows))},
+          {"bandwidth", rates.empty() ? Json(nullptr) : Json(lower_median(rates))},
+          {"round_trip", round_trips.empty() ? Json(nullptr) : Json(lower_median(round_trips))},
           {"measured", rates.size()},
           {"processes", windows.size()}};
 }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/median.h"
+
 namespace paceline::scheduling {
 namespace {
 
@@ -11,12 +13,6 @@ namespace {
 constexpr std::size_t kMostArrivals = 64;
 // Of an iteration's bytes. Of the first ones a socket may have held much when they were seen, as if they had come in no time.
 constexpr double kLeastArrived = 0.25;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 void keep_last(std::vector<double>& history, double value) {
   if (history.size() == LiveProfile::kHistory) history.erase(history.begin());
@@ -29,7 +25,7 @@ void keep_last(std::vector<std::vector<double>>& history, const std::vector<doub
 
 std::vector<double> medians(const std::vector<std::vector<double>>& history) {
   std::vector<double> of_layers;
-  for (const auto& of_layer : history) of_layers.push_back(median(of_layer));
+  for (const auto& of_layer : history) of_layers.push_back(lower_median(of_layer));
   return of_layers;
 }
 
