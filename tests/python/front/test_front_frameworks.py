@@ -150,7 +150,7 @@ def flat(value):
 GAN = """
 import sys, torch, torch.nn as nn, lightning as L
 from torch.utils.data import DataLoader, TensorDataset
-from paceline.torch.lightning import PacelineStrategy
+import paceline.torch.lightning
 
 class Gan(L.LightningModule):
     automatic_optimization = False
@@ -173,7 +173,7 @@ class Gan(L.LightningModule):
     def configure_optimizers(self):
         return torch.optim.Adam(self.makes.parameters(), lr=1e-3), torch.optim.SGD(self.judges.parameters(), lr=1e-2)
 
-trainer = L.Trainer(strategy=PacelineStrategy(), accelerator="cpu", devices=2, max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = L.Trainer(strategy="paceline", accelerator="cpu", devices=2, max_epochs=2, logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
 model = Gan()
 trainer.fit(model, DataLoader(TensorDataset(torch.randn(64, 2)), 8))
 parts = [p.detach().double().sum() for p in model.parameters()]

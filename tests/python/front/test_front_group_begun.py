@@ -23,6 +23,18 @@ dist.barrier(group=group)
 assert dist.all_reduce(t, async_op=True).get_future().wait()[0].tolist() == [4.0] * 3  # and the script ends without destroying its group
 """
 
+DDP_BACKEND = """
+import os, unittest.mock, accelerate, torch
+with unittest.mock.patch("torch.cuda.is_available", lambda: True), unittest.mock.patch.dict(os.environ, LOCAL_RANK="0"):
+    assert accelerate.PartialState._prepare_backend(None, backend="paceline")[0] == "paceline"  # TrainingArguments' word, and what init_process_group gets
+"""
+
+
+def test_accelerate_hands_the_word_of_ddp_backend_on_where_there_are_gpus():
+    done = subprocess.run([sys.executable, "-c", DDP_BACKEND], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 POLLED = """
 import time, torch, torch.distributed as dist, paceline.torch
 dist.init_process_group("paceline")
