@@ -1,4 +1,5 @@
-"""A hook of MkDocs: the pages at the root of the tree are pages of the site, and a link to a source file leads to a copy of it in the site.
+"""A hook of MkDocs: the pages at the root of the tree are pages of the site, but for README, in whose place the site's home page stands; and a link to
+a source file leads to a copy of it in the site.
 
 Pages are written as they are read in a checkout: a link is a path from the page. Here such paths are turned into those of the site. A link
 to what does not exist is left alone, and strict mode fails at it (mkdocs.yml). So is a link to a folder of docs that has no index.md. A
@@ -14,7 +15,6 @@ from mkdocs.structure.files import File
 
 # Pages at the root, and where they stand in the site.
 AT_ROOT = {
-    "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "weaknesses.md",
@@ -49,6 +49,8 @@ def target_of(page, link):
 
 def place_of(root, target):
     """Where this path stands in the site; None where nothing is there."""
+    if target == "README.md":
+        return "index.md"
     file = Path(root) / target
     if target in AT_ROOT:
         return AT_ROOT[target]
@@ -76,7 +78,7 @@ def linked(root, pages):
         def take(part, page=page):
             for link in LINK.finditer(part):
                 target = target_of(page, link.group(2))
-                if target and target not in AT_ROOT and not target.startswith(("docs/", "../")) and (Path(root) / target).exists():
+                if target and target not in (*AT_ROOT, "README.md") and not target.startswith(("docs/", "../")) and (Path(root) / target).exists():
                     found.add(target)
             return part
 

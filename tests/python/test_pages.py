@@ -60,7 +60,7 @@ def test_what_a_page_has_its_reader_type_works(page, front, tmp_path):
 @pytest.mark.parametrize("page", [*RUN, *sorted(ELSEWHERE)], ids=str)
 def test_a_block_says_what_it_is_and_what_runs_it(page):
     found = pages.blocks(ROOT / page)
-    assert {block.language for block in found} <= {"sh", "text", "python", "cpp", "toml", "json"}
+    assert {block.language for block in found} <= {"sh", "text", "python", "cpp", "toml", "json", "diff"}
     excused = [block for block in found if block.excuse]
     assert len(excused) <= 1 or page in ELSEWHERE
     for block in excused:
@@ -84,6 +84,19 @@ def test_cpp_of_a_page_stands_in_the_program_that_it_shows(page, program, count)
     for block in shown:
         lines = block.text.splitlines()
         assert any(there[i : i + len(lines)] == lines for i in range(len(there))), block.text
+
+
+def test_the_home_page_of_the_site_shows_the_lines_of_the_readme():
+    shown = [[block.text for block in pages.blocks(ROOT / page) if block.language == "diff"] for page in ("README.md", "docs/index.md")]
+    assert len(shown[0]) == 1 and shown[0] == shown[1]
+
+
+def test_every_picture_can_be_read_in_the_dark_and_on_a_telephone():
+    for file in sorted((ROOT / "docs").rglob("*.svg")):
+        text = file.read_text()
+        assert "@media (prefers-color-scheme: dark)" in text and 'class="paper"' in text, file
+        width = float(re.search(r'viewBox="0 0 ([\d.]+) ', text)[1])
+        assert min(map(float, re.findall(r"font-size[:=]\W*([\d.]+)", text))) * 368 / width >= 9.9, file
 
 
 def test_pictures_that_are_calculated_are_what_the_script_draws():

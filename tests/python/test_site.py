@@ -27,12 +27,13 @@ def pages(tmp_path):
     """Five pages at the root, one of docs, a source file and a folder."""
     tree = tmp_path / "tree"
     for name, text in {
-        "README.md": "# Home\n\n[a page](docs/torch.md#part), [code](src/x.h), [all](examples), [the next](CHANGELOG.md)."
+        "README.md": "# Not a page of the site\n",
+        "docs/index.md": "# Home\n\n[a page](torch.md#part), [code](../src/x.h), [all](../examples), [the next](../CHANGELOG.md)."
         "\n\n```\n[no link](in/code)\n```\n",
         "ARCHITECTURE.md": "# A\n", "CONTRIBUTING.md": "# C\n", "SECURITY.md": "# S\n", "CHANGELOG.md": "# L\n",
         "docs/torch.md": "# A page\n\n## Part\n\n[back](../README.md), [code](../src/x.h) and `[no link](here)`\n",
         "src/x.h": "// [a comment](that/links/to/nothing)\nint x;\n",
-        "examples/one.py": "one = 1\n",
+        "examples/one.py": "one = 1\n", "docs/part/one.txt": "1\n",
     }.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text)
@@ -56,7 +57,7 @@ def test_links_lead_to_pages_and_to_source_files(mkdocs, pages):
     home = (pages / "build/site/index.html").read_text()
     links = set(re.findall(r'href="([^"]+)"', home))
     assert {"torch.html#part", "changelog.html", "source/src/x.h.html", "source/examples/index.html"} <= links
-    assert "[no link](in/code)" in home
+    assert "[no link](in/code)" in home and "Not a page" not in home
     assert 'href="source/src/x.h.html"' in (pages / "build/site/torch.html").read_text()
     assert 'href="one.py.html"' in (pages / "build/site/source/examples/index.html").read_text()
 
@@ -67,9 +68,9 @@ def test_links_lead_to_pages_and_to_source_files(mkdocs, pages):
     ("docs/torch.md", "[x](../README.md#nowhere)", "#nowhere"),
     ("docs/torch.md", "[x](#nowhere)", "#nowhere"),
     ("docs/torch.md", "![x](picture.svg)", "picture.svg"),
-    ("README.md", "[x](docs/cli.md)", "docs/cli.md"),
+    ("SECURITY.md", "[x](docs/cli.md)", "docs/cli.md"),
     ("CHANGELOG.md", "[x](docs/torch.md#nowhere)", "#nowhere"),
-    ("README.md", "[x](docs)", "index.md"),
+    ("SECURITY.md", "[x](docs/part)", "index.md"),
 ])
 def test_a_broken_link_breaks_the_build(mkdocs, pages, page, wrong, named):
     with open(pages / page, "a") as file:
