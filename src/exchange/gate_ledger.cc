@@ -13,6 +13,7 @@ GateLedger::GateLedger(std::shared_ptr<const job::Plan> plan, Rank self, Rule ru
       current_(plan_->options().first),
       units_(plan_->units().units.size()),
       tensors_(plan_->table().tensors.size()),
+      waited_(static_cast<std::size_t>(plan_->layers()), current_),
       missing_in_(static_cast<std::size_t>(plan_->layers())),
       undelivered_(static_cast<std::size_t>(plan_->layers())) {
   PACELINE_CHECK(self.value >= 0 && self.value < plan_->options().workers, "worker {} of {}", self.value, plan_->options().workers);
@@ -29,7 +30,7 @@ void GateLedger::count(const scheduling::Unit& unit, std::vector<std::int64_t>& 
 
 // Nothing of `current_` is known, and the values of the iteration before are awaited.
 void GateLedger::begin_iteration() {
-  settled_ = 0;
+  settled_ = coming_ = 0;
   for (std::size_t tensor = 0; tensor < tensors_.size(); ++tensor)
     tensors_[tensor] = plan_->table().tensors[tensor].frozen ? TensorState::kFrozen : TensorState::kAwaited;
   for (const scheduling::Unit& unit : plan_->units().units) {
@@ -69,15 +70,39 @@ Status GateLedger::check_together() const {
 Status GateLedger::check_gradient(std::uint32_t tensor) const {
   if (tensor >= tensors_.size())
     return error(ErrorKind::kBadRequest, "a gradient came for tensor {}; the model has {}", tensor, tensors_.size());
-  if (tensors_[tensor] == TensorState::kFrozen) {
-    return error(ErrorKind::kBadRequest, "a gradient came for \"{}\" in iteration {}; it is frozen",
-                 plan_->table().tensors[tensor].name, current_);
+  const std::string& name = plan_->table().tensors[tensor].name;
+  if (tensors_[tensor] == TensorState::kFrozen)
+    return error(ErrorKind::kBadRequest, "a gradient came for \"{}\", which is frozen", name).because({"order", "tensor"});
+  if (tensors_[tensor] == TensorState::kAwaited || tensors_[tensor] == TensorState::kComing) return {};
+  return came_twice(tensor);
+}
+
+Status GateLedger::came_twice(std::uint32_t tensor) const {
+  return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
+               plan_->table().tensors[tensor].name, current_)
+      .because({"order", "tensor"});
+}
+
+Status GateLedger::begin_gradient(std::uint32_t tensor) {
+  PACELINE_RETURN_IF_ERROR(check_gradient(tensor));
+  const wire::TensorInfo& info = plan_->table().tensors[tensor];
+  if (waited_[static_cast<std::size_t>(info.layer.index)] != current_) {
+    return error(ErrorKind::kBadRequest,
+                 "the gradient of \"{}\" in iteration {} comes before its values were waited for; call paceline_wait_layer for its "
+                 "layer first",
+                 info.name, current_)
+        .because({"order", "tensor"});
   }
-  if (tensors_[tensor] != TensorState::kAwaited) {
-    return error(ErrorKind::kBadRequest, "the gradient of \"{}\" came twice in iteration {}; one backward per iteration",
-                 plan_->table().tensors[tensor].name, current_);
-  }
+  if (tensors_[tensor] == TensorState::kComing) return came_twice(tensor);
+  tensors_[tensor] = TensorState::kComing;
+  ++coming_;
   return {};
+}
+
+void GateLedger::withdraw_gradient(std::uint32_t tensor) {
+  if (tensors_[tensor] != TensorState::kComing) return;  // another thread has ended the iteration meanwhile
+  tensors_[tensor] = TensorState::kAwaited;
+  --coming_;
 }
 
 Status GateLedger::on_gradient(std::uint32_t tensor, std::vector<Complete>& complete) {
@@ -114,7 +139,8 @@ Status GateLedger::check_unused(Iteration iteration, std::span<const std::uint32
 
 Status GateLedger::check_all_known(Iteration iteration) const {
   for (std::uint32_t tensor = 0; tensor < tensors_.size(); ++tensor) {
-    if (tensors_[tensor] != TensorState::kAwaited || plan_->units().of_tensor[tensor].empty()) continue;
+    const bool known = tensors_[tensor] != TensorState::kAwaited && tensors_[tensor] != TensorState::kComing;
+    if (known || plan_->units().of_tensor[tensor].empty()) continue;
     return error(ErrorKind::kBadRequest,
                  "the backward of iteration {} is over, but tensor {} \"{}\" has neither a gradient nor is it called unused",
                  iteration, tensor, plan_->table().tensors[tensor].name);
@@ -155,6 +181,7 @@ Status GateLedger::on_backward_done(Iteration iteration, std::span<const std::ui
 }
 
 void GateLedger::settle(std::uint32_t tensor, TensorState state, std::vector<Complete>& complete) {
+  coming_ -= tensors_[tensor] == TensorState::kComing ? 1 : 0;
   tensors_[tensor] = state;
   ++settled_;
   const bool used = state == TensorState::kReady;
@@ -209,6 +236,14 @@ void GateLedger::on_value(std::uint32_t unit) {
   if (++of.held != current_ - 1) return;
   count(plan_->units().units[unit], missing_in_, -1);
   --missing_;
+}
+
+void GateLedger::on_waited(std::optional<Layer> layer) {
+  if (layer) {
+    waited_[static_cast<std::size_t>(layer->index)] = current_;
+  } else {
+    std::ranges::fill(waited_, current_);
+  }
 }
 
 bool GateLedger::open(Layer layer, Iteration iteration) const {

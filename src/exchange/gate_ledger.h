@@ -36,6 +36,12 @@ class GateLedger {
 
   // --- gradients ---
 
+  // For those who copy a gradient before they tell it: it comes now, and no other thread's of the same tensor. kBadRequest: as
+  // on_gradient(), or nobody has waited for the values of its layer in this iteration (on_waited); the initial ones count as waited
+  // for.
+  Status begin_gradient(std::uint32_t tensor);
+  // It does not come after all, and may come again.
+  void withdraw_gradient(std::uint32_t tensor);
   // The gradient of `tensor` of the current iteration is final; `complete` gets the units that it was the last one of. Their
   // gradients are read until on_free. kBadRequest: no such tensor, a frozen one, or twice. O(units of the tensor)
   Status on_gradient(std::uint32_t tensor, std::vector<Complete>& complete);
@@ -56,8 +62,9 @@ class GateLedger {
 
   // The iteration whose gradients are awaited.
   Iteration current() const { return current_; }
-  // Whether something of it has been told.
+  // Whether something of it has been told; whether something is told or comes.
   bool begun() const { return settled_ > 0; }
+  bool in_backward() const { return begun() || coming_ > 0; }
   // Whether the layer's gradients (all gradients) may be overwritten.
   bool free(Layer layer) const { return undelivered_[static_cast<std::size_t>(layer.index)] == 0; }
   bool free() const { return undelivered_total_ == 0; }
@@ -70,6 +77,8 @@ class GateLedger {
 
   // The unit's value of one iteration more is there, first the initial one.
   void on_value(std::uint32_t unit);
+  // Somebody has waited for the values of `layer` (of all layers) that the current iteration is computed with.
+  void on_waited(std::optional<Layer> layer);
 
   // Whether forward of `layer` in `iteration` <= current() may run; of all layers.
   bool open(Layer layer, Iteration iteration) const;
@@ -93,6 +102,7 @@ class GateLedger {
   };
   enum class TensorState : std::uint8_t {
     kAwaited,
+    kComing,
     kReady,
     kUnused,
     kFrozen,
@@ -105,6 +115,7 @@ class GateLedger {
   };
 
   Status check_gradient(std::uint32_t tensor) const;
+  Status came_twice(std::uint32_t tensor) const;
   Status check_iteration_of(Iteration iteration) const;
   Status check_unused(Iteration iteration, std::span<const std::uint32_t> unused);
   Status check_all_known(Iteration iteration) const;
@@ -118,9 +129,11 @@ class GateLedger {
   Rule rule_;
   Iteration current_;
   std::size_t settled_ = 0;   // tensors, in the current iteration
+  std::size_t coming_ = 0;    // likewise
   std::optional<Done> done_;  // the first worker that computes no more
   std::vector<UnitState> units_;
   std::vector<TensorState> tensors_;
+  std::vector<Iteration> waited_;          // by layer: the last iteration whose values somebody has waited for
   std::vector<std::int64_t> missing_in_;   // by layer: units without a value of iteration current - 1
   std::int64_t missing_ = 0;               // the same of all layers
   std::vector<std::int64_t> undelivered_;  // by layer: units whose gradients are being read

@@ -24,7 +24,7 @@ TEST(GateLedger, WhatIsFrozenIsAwaitedOnceAndHasNoGradient) {
   for (Iteration iteration = 1; iteration <= 3; ++iteration) {
     EXPECT_TRUE(gates.all_open(iteration));
     EXPECT_THAT(gates.on_gradient(1, complete).message(), HasSubstr("\"layer1.tensor0\""));
-    EXPECT_THAT(gates.on_gradient(1, complete).message(), HasSubstr("it is frozen"));
+    EXPECT_THAT(gates.on_gradient(1, complete).message(), HasSubstr("which is frozen"));
     ASSERT_TRUE(gates.on_gradient(0, complete).ok());
     const std::vector<std::uint32_t> called = {1};
     const auto unused = std::span(called).first(iteration == 2 ? 1 : 0);

@@ -47,6 +47,48 @@ TEST(GateLedger, AUnitIsCompleteWithTheLastOfItsTensorsAndSaysWhichHaveNoGradien
   EXPECT_THAT(complete, ElementsAre(Complete{0, 0b10}));
 }
 
+TEST(GateLedger, AGradientThatComesIsClaimedUntilItIsToldOrWithdrawn) {
+  GateLedger gates(plan_of({{2}, {2}}, scheduling::whole_tensors()), Rank{0}, GateLedger::Rule::kOwnUnits);
+  initial_values(gates);
+  std::vector<Complete> complete;
+  const std::vector<std::uint32_t> both = {0, 1}, other = {1};
+  ASSERT_TRUE(gates.begin_gradient(0).ok());
+  EXPECT_TRUE(gates.in_backward() && !gates.begun());
+  EXPECT_THAT(gates.begin_gradient(0).message(), HasSubstr("came twice in iteration 1"));
+  EXPECT_THAT(gates.on_backward_done(1, both, complete).message(), HasSubstr("has a gradient"));
+  EXPECT_THAT(gates.on_backward_done(1, other, complete).message(), HasSubstr("has neither a gradient"));
+  gates.withdraw_gradient(0);
+  EXPECT_FALSE(gates.in_backward());
+  ASSERT_TRUE(gates.begin_gradient(0).ok());
+  ASSERT_TRUE(gates.on_gradient(0, complete).ok());
+  EXPECT_TRUE(gates.in_backward() && gates.begun());
+  gates.withdraw_gradient(0);  // which was told meanwhile
+  EXPECT_THAT(gates.begin_gradient(0).message(), HasSubstr("came twice in iteration 1"));
+  ASSERT_TRUE(gates.on_backward_done(1, other, complete).ok());
+  for (const Complete& unit : complete) gates.on_value(unit.unit);
+  gates.next_iteration();
+  EXPECT_FALSE(gates.in_backward());
+}
+
+TEST(GateLedger, AGradientComesAfterSomebodyHasWaitedForTheValuesOfItsLayer) {
+  GateLedger gates(plan_of({{2}, {2}}, scheduling::whole_tensors()), Rank{0}, GateLedger::Rule::kOwnUnits);
+  initial_values(gates);
+  std::vector<Complete> complete;
+  for (const std::uint32_t tensor : {0, 1}) {
+    ASSERT_TRUE(gates.begin_gradient(tensor).ok()) << "the initial values were waited for";
+    ASSERT_TRUE(gates.on_gradient(tensor, complete).ok());
+  }
+  ASSERT_TRUE(gates.on_backward_done(1, {}, complete).ok());
+  gates.next_iteration();
+  initial_values(gates);
+  EXPECT_THAT(gates.begin_gradient(1).message(), HasSubstr("call paceline_wait_layer for its layer first"));
+  gates.on_waited(Layer{1});
+  EXPECT_TRUE(gates.begin_gradient(1).ok());
+  EXPECT_FALSE(gates.begin_gradient(0).ok());
+  gates.on_waited(std::nullopt);
+  EXPECT_TRUE(gates.begin_gradient(0).ok());
+}
+
 TEST(GateLedger, ARefusedEndOfBackwardChangesNothing) {
   GateLedger gates(plan_of({{2}, {2}, {2}}, scheduling::whole_tensors()), Rank{0}, GateLedger::Rule::kOwnUnits);
   initial_values(gates);

@@ -25,13 +25,7 @@ Gatehouse::Gatehouse(const std::shared_ptr<const job::Plan>& plan, Rank worker, 
   told_.reserve(2 * (plan_->units().units.size() + 1));
 }
 
-// A wait counts from where the first of those that wait now began.
-TimePoint Gatehouse::begin_wait(Duration limit, Awaited what) {
-  const TimePoint now = loop_.now();
-  const bool goes_on = std::exchange(cut_short_, std::nullopt) == what;
-  if (waiting_++ == 0 && !goes_on) stall_.on_wait(now);
-  return limit > kLongestLimit ? TimePoint::max() : now + limit;
-}
+TimePoint Gatehouse::end_of(Duration limit, TimePoint now) { return limit > kLongestLimit ? TimePoint::max() : now + limit; }
 
 Gatehouse::Woken Gatehouse::sleep(Lock& lock, TimePoint until) {
   const auto status = changed_.wait_until(lock, std::min(until, stall_.next_due()));

@@ -37,6 +37,7 @@ class Gatehouse {
   struct Awaited {
     What what;
     std::optional<Layer> layer{};  // of kValues and kRead; nothing: of all
+    Iteration iteration = 0;       // of kValues
     bool operator==(const Awaited&) const = default;
   };
 
@@ -71,17 +72,19 @@ class Gatehouse {
   using Blames = std::function<bool(const std::string& awaited, Duration waited)>;
   void set_blames(Blames blames) { blames_ = std::move(blames); }
   // Waits until done(), a failure, the stall deadline (kDeadline, with what describe() says), or `limit`. False: the limit has
-  // passed. A call that goes on with a wait that was cut short counts from that one's beginning. Warns of a wait that takes 10
-  // times the median iteration.
+  // passed. A call that goes on with a wait that was cut short counts from that one's beginning, which `entered` gets. Warns of a
+  // wait that takes 10 times the median iteration.
   template <typename Done, typename Describe>
-  Result<bool> wait(Lock& lock, Duration limit, Awaited what, Done done, Describe describe) {
+  Result<bool> wait(Lock& lock, Duration limit, Awaited what, Done done, Describe describe, TimePoint* entered = nullptr) {
     PACELINE_RETURN_IF_ERROR(failure_);
-    if (done()) {
-      cut_short_.reset();
-      return true;
-    }
-    const TimePoint until = begin_wait(limit, what);
-    const Result<bool> over = wait_until(lock, until, what, done, describe);
+    const TimePoint now = loop_.now();
+    const std::optional<CutShort> last = std::exchange(cut_short_, std::nullopt);
+    const bool goes_on = last && last->what == what;
+    const TimePoint began = goes_on ? last->began : now;
+    if (entered != nullptr) *entered = began;
+    if (done()) return true;
+    if (waiting_++ == 0 && !goes_on) stall_.on_wait(now);  // a stall counts from the first of those that wait now
+    const Result<bool> over = wait_until(lock, end_of(limit, now), {what, began}, done, describe);
     --waiting_;
     return over;
   }
@@ -103,12 +106,17 @@ class Gatehouse {
   void fail(const Status& reason);
 
  private:
+  struct CutShort {  // a wait, by its limit
+    Awaited what;
+    TimePoint began;
+  };
+
   template <typename Done, typename Describe>
-  Result<bool> wait_until(Lock& lock, TimePoint until, Awaited what, Done done, Describe describe) {
+  Result<bool> wait_until(Lock& lock, TimePoint until, const CutShort& wait, Done done, Describe describe) {
     while (failure_.ok() && !done()) {
       if (sleep(lock, until) == Woken::kByNews || done() || !failure_.ok()) continue;
       if (loop_.now() >= until) {
-        cut_short_ = what;
+        cut_short_ = wait;
         return false;
       }
       PACELINE_RETURN_IF_ERROR(look_for_stall(lock, until, describe()));
@@ -118,7 +126,7 @@ class Gatehouse {
   }
   enum class Woken { kByNews, kByTime };
   Woken sleep(Lock& lock, TimePoint until);
-  TimePoint begin_wait(Duration limit, Awaited what);
+  static TimePoint end_of(Duration limit, TimePoint now);
   Status look_for_stall(Lock& lock, TimePoint until, const std::string& awaited);
 
   std::shared_ptr<const job::Plan> plan_;
@@ -135,9 +143,9 @@ class Gatehouse {
   std::vector<Told> told_;
   Blames blames_;
   session::StallDetector stall_;
-  int waiting_ = 0;                   // threads
-  std::optional<Awaited> cut_short_;  // by its limit: the last wait
-  bool blaming_ = false;              // somebody finds out who is to blame for a stall
+  int waiting_ = 0;                    // threads
+  std::optional<CutShort> cut_short_;  // the last wait was
+  bool blaming_ = false;               // somebody finds out who is to blame for a stall
   Status failure_;
 };
 

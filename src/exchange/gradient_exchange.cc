@@ -68,32 +68,25 @@ Result<bool> GradientExchange::start(Duration limit) {
   return over;
 }
 
-Result<bool> GradientExchange::wait_values(Lock& lock, std::optional<Layer> layer, Duration limit) {
-  exchange::GateLedger& gates = house_->gates();
-  // Who waits for everything also waits for what the others still receive from here, so that a job's figures hold all of it.
-  const auto open = [&] {
-    return layer ? gates.open(*layer, gates.current()) : gates.all_open(gates.current()) && carrier_->takes_gradients();
-  };
-  return house_->wait(lock, limit, {Gatehouse::What::kValues, layer}, open,
-                      [&] { return carrier_->awaited(gates.missing(layer)); });
-}
-
 Result<bool> GradientExchange::wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit) {
   Lock lock = house_->lock();
   exchange::GateLedger& gates = house_->gates();
   if (house_->failure().ok() && iteration != gates.current()) {
     return error(ErrorKind::kBadRequest, "worker {} waits for the parameters of iteration {} in iteration {}",
-                 house_->worker().value, iteration, gates.current());
+                 house_->worker().value, iteration, gates.current())
+        .because({"order", "iteration"});
   }
-  TimePoint entered = house_->loop().now();
-  if (cut_short_ && cut_short_->layer == layer && cut_short_->iteration == iteration) entered = cut_short_->entered;
-  cut_short_.reset();
-  PACELINE_ASSIGN_OR_RETURN(const bool over, wait_values(lock, layer, limit));
-  if (!over) {
-    cut_short_ = {layer, iteration, entered};
-    return false;
-  }
+  // Who waits for everything also waits for what the others still receive from here, so that a job's figures hold all of it.
+  const auto open = [&] {
+    return layer ? gates.open(*layer, gates.current()) : gates.all_open(gates.current()) && carrier_->takes_gradients();
+  };
+  TimePoint entered;
+  PACELINE_ASSIGN_OR_RETURN(const bool over, house_->wait(
+                                                 lock, limit, {Gatehouse::What::kValues, layer, iteration}, open,
+                                                 [&] { return carrier_->awaited(gates.missing(layer)); }, &entered));
+  if (!over) return false;
   carrier_->settle(lock, gates.awaited(layer));
+  gates.on_waited(layer);
   const TimePoint opened = house_->loop().now();
   if (layer)
     tell(wire::during(entered, opened,
@@ -148,6 +141,22 @@ Status GradientExchange::gradient_ready(std::uint32_t tensor) {
     PACELINE_RETURN_IF_ERROR(check_rates_told());
   }
   return compression_->compress(tensor, current()) ? announce(tensor) : Status();
+}
+
+Status GradientExchange::begin_gradient(std::uint32_t tensor) {
+  PACELINE_RETURN_IF_ERROR(check_process());
+  const Lock lock = house_->lock();
+  return house_->gates().begin_gradient(tensor);
+}
+
+void GradientExchange::withdraw_gradient(std::uint32_t tensor) {
+  const Lock lock = house_->lock();
+  house_->gates().withdraw_gradient(tensor);
+}
+
+bool GradientExchange::in_backward() {
+  const Lock lock = house_->lock();
+  return house_->gates().in_backward();
 }
 
 Iteration GradientExchange::current() {
@@ -242,6 +251,7 @@ Status GradientExchange::backward_done(Iteration iteration, std::span<const std:
 void GradientExchange::forward_done() {
   if (!check_process().ok()) return;
   const Lock lock = house_->lock();
+  if (std::exchange(forward_over_, house_->gates().current()) == house_->gates().current()) return;
   const TimePoint now = house_->loop().now();
   for (const Happening what : {Happening::kForwardDone, Happening::kBackwardBegun}) tell(wire::at(now, {.what = what}));
 }

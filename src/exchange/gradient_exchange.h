@@ -58,6 +58,10 @@ class GradientExchange {
   // gradients leave and values come in that order from here on, where the schedule goes by layers; by collectives nothing changes.
   // No bit depends on it. kBadRequest: it is none.
   Status set_order(std::span<const std::int32_t> layers);
+  // For those who copy a gradient to its place before they tell it, perhaps on several threads: between this and gradient_ready()
+  // another one of the tensor is refused. kBadRequest: as there, or nobody has waited for the layer's values.
+  Status begin_gradient(std::uint32_t tensor);
+  void withdraw_gradient(std::uint32_t tensor);  // gradient_ready() was refused: it may come again
   // Reports what was wrong with the call (kBadRequest), or why the job has failed.
   Status gradient_ready(std::uint32_t tensor);
   Status backward_done(Iteration iteration, std::span<const std::uint32_t> unused = {});
@@ -83,7 +87,7 @@ class GradientExchange {
   Status wait_gradient_free(std::uint32_t tensor);
   // Whether wait_gradients_free(layer) would return at once. `layer` exists.
   bool gradients_free(Layer layer);
-  // The forward pass is over and backward begins: for those who measure both.
+  // The forward pass is over and backward begins: for those who measure both. The first call of an iteration counts.
   void forward_done();
   // When the last value came that the gate of `layer` was waiting for, after wait_layer has returned. `layer` exists.
   TimePoint opened_at(Layer layer);
@@ -99,8 +103,9 @@ class GradientExchange {
   Status finish(Iteration last) { return whole(finish(last, Gatehouse::kNoLimit)); }
   Result<bool> finish(Iteration last, Duration limit);
 
-  // The iteration whose gradients are awaited.
+  // The iteration whose gradients are awaited; whether one of them is told or comes.
   Iteration current();
+  bool in_backward();
   // Worker `who` computes nothing after `last`: fails the job where this one cannot go on alone, and has (GateLedger). Loop only.
   void on_worker_done(Rank who, Iteration last);
   // Every wait, now and later, returns `reason`, which is not a success. The first reason stays.
@@ -118,17 +123,11 @@ class GradientExchange {
   using Lock = Gatehouse::Lock;
   using Complete = exchange::GateLedger::Complete;
   enum class Phase { kNew, kStarting, kTraining, kFinishing };
-  struct CutShort {
-    std::optional<Layer> layer;
-    Iteration iteration = 0;
-    TimePoint entered;
-  };
 
   bool enter(Phase phase);
   Phase phase();
   Status check_process() const;
   Result<bool> wait_open(std::optional<Layer> layer, Iteration iteration, Duration limit);
-  Result<bool> wait_values(Lock& lock, std::optional<Layer> layer, Duration limit);
   Result<bool> wait_for_round(Lock& lock);
   Status wait_unused_layers(Lock& lock, Iteration iteration);
   Status check_rates_told() const;
@@ -143,8 +142,8 @@ class GradientExchange {
   std::unique_ptr<GradientCompression> compression_;
   // Locked.
   Phase phase_ = Phase::kNew;
-  std::optional<CutShort> cut_short_;  // the last wait at a gate was, by its limit
-  Iteration rates_told_ = 0;           // the newest iteration whose rates were
+  Iteration rates_told_ = 0;    // the newest iteration whose rates were
+  Iteration forward_over_ = 0;  // the newest iteration whose forward pass is over
 };
 
 }  // namespace paceline::exchange

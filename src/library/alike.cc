@@ -25,7 +25,7 @@ Result<wire::Settings> read_texts(const char* const* names, const char* const* v
 Status WorkerNode::tell_alike(Iteration iteration, const char* call, std::optional<wire::Settings> what) {
   PACELINE_RETURN_IF_ERROR(require_training(call));
   const std::lock_guard lock(steps_);
-  if (iteration != stepped_ || stepped_ + 1 != current_)
+  if (iteration != stepped_ || stepped_ + 1 != exchange().current())
     return refusal(kOrder, "iteration", "{} tells of the iteration that has ended last, which is {}, and not of {}", call, stepped_,
                    iteration);
   process_->tell_alike(iteration, std::move(what));

@@ -34,13 +34,13 @@ Status Job::set_state(std::uint32_t tensor, std::span<const float* const> arrays
 
 Result<bool> WorkerNode::gather_state(Duration limit) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_gather_state"));
-  if (in_backward_) {
+  if (exchange().in_backward()) {
     return refusal(kOrder, "node",
                    "gradients of iteration {} are on the way; gather the optimizer's state before the first of them",
-                   current_.load());
+                   exchange().current());
   }
   const TimePoint began = std::chrono::steady_clock::now();
-  PACELINE_ASSIGN_OR_RETURN(const bool values, settled(exchange().wait_all(current_ - 1, limit)));
+  PACELINE_ASSIGN_OR_RETURN(const bool values, settled(exchange().wait_all(exchange().current() - 1, limit)));
   if (!values) return false;
   if (limit != Duration::max()) limit -= std::min<Duration>(limit, std::chrono::steady_clock::now() - began);
   gathered_ = false;  // what was gathered before is overwritten from here on

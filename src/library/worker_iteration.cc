@@ -12,23 +12,16 @@ using report::Phase;
 Result<bool> WorkerNode::wait_layer(std::int32_t layer, Iteration iteration, Duration limit) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_layer"));
   PACELINE_ASSIGN_OR_RETURN(const std::optional<Layer> gate, layer_of(layer));
-  if (iteration != current_)
-    return refusal(kOrder, "iteration", "the values of iteration {} are waited for in iteration {}", iteration, current_.load());
-  if (!gate) return true;
-  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_layer(*gate, iteration, limit)));
-  if (over) passed_[static_cast<std::size_t>(gate->index)] = iteration;
-  return over;
+  if (gate) return settled(exchange().wait_layer(*gate, iteration, limit));
+  if (iteration == exchange().current()) return true;
+  return refusal(kOrder, "iteration", "the values of iteration {} are waited for in iteration {}", iteration, exchange().current());
 }
 
 Result<bool> WorkerNode::wait_all(Iteration iteration, Duration limit) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_wait_all"));
-  if (iteration < 0 || iteration >= current_)
-    return refusal(kOrder, "iteration", "iteration {} is not over; the last one is {}", iteration, current_ - 1);
-  PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().wait_all(iteration, limit)));
-  if (over) {
-    for (auto& passed : passed_) passed = iteration + 1;
-  }
-  return over;
+  if (const Iteration current = exchange().current(); iteration < 0 || iteration >= current)
+    return refusal(kOrder, "iteration", "iteration {} is not over; the last one is {}", iteration, current - 1);
+  return settled(exchange().wait_all(iteration, limit));
 }
 
 Result<bool> WorkerNode::wait_free(std::int32_t layer, Duration limit) {
@@ -53,27 +46,6 @@ Result<bool> WorkerNode::wait_verdict(Iteration iteration, Duration limit, pacel
   for (std::uint32_t place = 0; verdict.unused != nullptr && place < job_.table.tensors.size(); ++place)
     verdict.unused[job_.numbers.tensor_at(place)] = heard.unused_by_all(place) ? 1 : 0;
   return true;
-}
-
-// The gradient of the tensor there may come now, and has not come yet.
-Status WorkerNode::in_turn(std::uint32_t place) {
-  const Iteration current = current_;
-  const auto& info = job_.table.tensors[place];
-  if (info.frozen) return refusal(kOrder, "tensor", "a gradient came for \"{}\", which is frozen", info.name);
-  if (passed_[static_cast<std::size_t>(info.layer.index)] != current) {
-    return refusal(
-        kOrder, "tensor",
-        "the gradient of \"{}\" in iteration {} comes before its values were waited for; call paceline_wait_layer for its "
-        "layer first",
-        info.name, current);
-  }
-  if (announced_[place].exchange(current) != current) return {};
-  return refusal(kOrder, "tensor", "the gradient of \"{}\" came twice in iteration {}; one backward per iteration", info.name,
-                 current);
-}
-
-void WorkerNode::begin_backward() {
-  if (in_backward_++ == 0) exchange().forward_done();
 }
 
 // In the job's table, whose layer of frozen tensors comes last; the program's layers of frozen tensors alone have no gate.
@@ -107,26 +79,22 @@ Status WorkerNode::gradient_ready(std::uint32_t tensor, const void* data) {
   if (job_.given[place].type != tensor::DType::kFloat32 && !is_even(data))
     return refusal("illegal", "data", "the gradient of \"{}\" has 16 bits an element and stands at an odd address",
                    job_.table.tensors[place].name);
-  PACELINE_RETURN_IF_ERROR(in_turn(place));
-  begin_backward();
+  PACELINE_RETURN_IF_ERROR(settled(exchange().begin_gradient(place)));
+  exchange().forward_done();
   Status taken = data == nullptr ? Status() : settled(exchange().wait_gradient_free(place));
   if (taken.ok()) {
     if (data != nullptr) copy_given(place, data, span_in(gradients_, place));
     taken = settled(exchange().gradient_ready(place));
   }
-  if (!taken.ok()) {  // what is refused has done nothing: it may come again
-    announced_[place] = 0;
-    // Another thread may have ended the iteration meanwhile, and the count with it.
-    for (std::int32_t count = in_backward_; count > 0 && !in_backward_.compare_exchange_weak(count, count - 1);) continue;
-  }
+  if (!taken.ok()) exchange().withdraw_gradient(place);  // what is refused has done nothing: it may come again
   return taken;
 }
 
 Status WorkerNode::backward_done(Iteration iteration, std::span<const std::uint32_t> unused) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_backward_done"));
   const std::lock_guard lock(steps_);
-  if (stepped_ + 1 != current_)
-    return refusal(kOrder, "node", "iteration {} is over, but paceline_step_done was not called for it", current_ - 1);
+  if (const Iteration current = exchange().current(); stepped_ + 1 != current)
+    return refusal(kOrder, "node", "iteration {} is over, but paceline_step_done was not called for it", current - 1);
   if (unused.size() > job_.table.tensors.size())
     return refusal("illegal", "count", "{} tensors are unused; the job has {}", unused.size(), job_.table.tensors.size());
   unused_.clear();
@@ -134,19 +102,15 @@ Status WorkerNode::backward_done(Iteration iteration, std::span<const std::uint3
     PACELINE_RETURN_IF_ERROR(check_tensor(tensor));
     unused_.push_back(job_.numbers.place(tensor));
   }
-  if (in_backward_ == 0) exchange().forward_done();
-  PACELINE_RETURN_IF_ERROR(settled(exchange().backward_done(iteration, unused_)));
-  in_backward_ = 0;
-  ++current_;
-  return {};
+  exchange().forward_done();
+  return settled(exchange().backward_done(iteration, unused_));
 }
 
 Result<bool> WorkerNode::step_done(const paceline_step& step) {
   PACELINE_RETURN_IF_ERROR(require_training("paceline_step_done"));
   const std::lock_guard lock(steps_);
-  if (stepped_ + 2 != current_)
-    return refusal(kOrder, "node", "iteration {} is not over; call paceline_backward_done first, once for each step",
-                   current_.load());
+  if (const Iteration current = exchange().current(); stepped_ + 2 != current)
+    return refusal(kOrder, "node", "iteration {} is not over; call paceline_backward_done first, once for each step", current);
   const double before = report_.phases.total();
   const TimePoint ended = std::chrono::steady_clock::now();
   const double waited = training::add(exchange().take_account(), report_);

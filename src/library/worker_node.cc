@@ -23,9 +23,7 @@ WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, wir
       offsets_(job_.table.offsets()),
       values_(static_cast<std::size_t>(offsets_.back())),
       gradients_(values_.size()),
-      state_(std::move(state)),
-      passed_(job_.table.layers.size()),
-      announced_(job_.table.tensors.size()) {
+      state_(std::move(state)) {
   for (std::uint32_t place = 0; place < job_.given.size(); ++place) {
     if (job_.given[place].initial != nullptr) copy_given(place, job_.given[place].initial, span_in(values_, place));
   }
@@ -95,9 +93,7 @@ void WorkerNode::begin_training() {
   stepped_ = saved_ = process_->first() - 1;
   mark_ = now();
   progress_ = std::make_unique<training::ProgressTeller>(*process_, job_.spec.task.iterations);
-  current_ = process_->first();
-  for (auto& passed : passed_) passed = process_->first();  // the values are there
-  state_ = {};                                              // what was given is with the servers
+  state_ = {};  // what was given is with the servers
   turn_ = Turn::kTraining;
 }
 
@@ -122,7 +118,7 @@ Result<bool> WorkerNode::finish(Duration limit) {
 Result<bool> WorkerNode::finish_alone(Duration limit) {
   const TimePoint began = now();
   if (turn_ == Turn::kTraining) {
-    PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().finish(current_ - 1, limit)));
+    PACELINE_ASSIGN_OR_RETURN(const bool over, settled(exchange().finish(exchange().current() - 1, limit)));
     if (!over) return false;
     hand_in();
     turn_ = Turn::kReporting;

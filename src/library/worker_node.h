@@ -1,7 +1,7 @@
 // A worker of a job: the arrays of values and gradients, and one call of the C interface after the other, checked for its turn.
 //
-// Threads: any, as the interface says. The exchange and the process do what has to wait; here are only the numbers that say whose
-// turn it is.
+// Threads: any, as the interface says. The exchange and the process do what has to wait; the exchange's gate ledger knows whose
+// turn it is in an iteration.
 #pragma once
 
 #include <condition_variable>
@@ -68,7 +68,6 @@ class WorkerNode final : public Node {
   Status require_training(const char* call) const;
   Status check_tensor(std::uint32_t tensor) const;
   Result<std::optional<Layer>> layer_of(std::int32_t layer) const;
-  Status in_turn(std::uint32_t place);
   // What the job's failure is called by everybody. A call that was refused harms nothing.
   Status settled(const Status& status);
   Result<bool> settled(const Result<bool>& over);
@@ -78,7 +77,6 @@ class WorkerNode final : public Node {
   // From the program's memory, of the tensor's own type.
   void copy_given(std::uint32_t place, const void* data, Span to) const;
   void begin_training();
-  void begin_backward();
   template <typename Call>
   Result<bool> one_at_a_time(Duration limit, Call call);
   void save_if_due(bool last);
@@ -95,11 +93,7 @@ class WorkerNode final : public Node {
 
   std::atomic<Turn> turn_ = Turn::kJoining;
   std::atomic<bool> closing_ = false;
-  std::atomic<Iteration> current_ = 0;             // whose gradients are awaited
-  std::atomic<std::int32_t> in_backward_ = 0;      // gradients of this backward that were not refused
-  std::atomic<bool> gathered_ = false;             // state_, whole
-  std::vector<std::atomic<Iteration>> passed_;     // by layer of the table: the last iteration whose gate was passed
-  std::vector<std::atomic<Iteration>> announced_;  // by place in the table: of its last gradient
+  std::atomic<bool> gathered_ = false;  // state_, whole
 
   std::mutex steps_;                   // what follows
   Iteration stepped_ = 0, saved_ = 0;  // after which a checkpoint was due, or with which the job began
