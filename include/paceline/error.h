@@ -30,7 +30,7 @@ typedef struct paceline_error {
   int32_t kind;
   char code[16];      /* for programs: "illegal", "port-in-use", ...; else the kind's name. paceline_ask("errors") explains each */
   char subject[64];   /* what is wrong, as the user names it: "--momentum"; or "" */
-  char message[1024]; /* one sentence for people: who, what, where, what is legal. Cut at a letter if it is longer */
+  char message[1024]; /* one sentence for people: who, what, where, what is legal. If it is longer, its middle is left out */
 } paceline_error;
 
 typedef struct paceline_job paceline_job;                   /* what is to be trained and how; no threads */

@@ -103,7 +103,8 @@ constexpr ErrorPage kProcessPages[] = {
      "All processes answer, but one waited longer than `--stall-deadline` for another: that one computes for very long, hangs, or "
      "waits for something of its own.",
      "The sentence says who waits for whom. On that machine `top`, and `py-spy dump --pid PID` for a Python script.",
-     "Mend what hangs. If an iteration may take that long (a first compilation, an evaluation), give a longer `--stall-deadline`."},
+     "Mend what hangs. If an iteration may take that long (a first compilation, an evaluation), give a longer `--stall-deadline`; "
+     "in a script `attach(..., settings={\"stall-deadline\": \"1h\"})`."},
     {"ended-early", "A worker has done fewer iterations",
      "Workers that go in step do as many iterations each. One of them has ended, and the others would wait for ever.",
      "Print the length of the data loader on every rank: a shard that does not divide evenly gives some ranks one iteration more.",

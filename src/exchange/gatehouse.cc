@@ -5,11 +5,14 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "exchange/late.h"
 
 namespace paceline::exchange {
 namespace {
 
 constexpr Duration kLongestLimit = std::chrono::hours(24 * 365);  // a longer one is none
+// Loops answer whatever their workers compute. A warning is not to come late.
+constexpr Duration kAnswersLimit = std::chrono::seconds(5), kAnswersLimitOfWarning = std::chrono::milliseconds(500);
 
 }  // namespace
 
@@ -40,21 +43,79 @@ Status Gatehouse::look_for_stall(Lock& lock, TimePoint until, const std::string&
       return {};
     case session::StallDetector::Verdict::kFail: {
       const Duration waited = stall_.waited(now);
-      if (!blaming_) blaming_ = blames_ && blames_(awaited, waited);
+      if (!blaming_) blaming_ = find_out(awaited, waited);
       if (!blaming_) return stalled(awaited, waited);
-      changed_.wait_until(lock, until, [&] { return !failure_.ok(); });
+      changed_.wait_until(lock, until);  // for what is found out, or for what was awaited
       return failure_;
     }
     case session::StallDetector::Verdict::kWarn: {
       const Duration waited = stall_.waited(now), median = stall_.median();
       lock.unlock();
-      log::warn("worker {} has been waiting {} for {}; an iteration takes {}. It gives up after {} (--stall-deadline)",
-                worker_.value, to_text(waited), awaited, to_text(median), to_text(options_.stall_deadline));
+      warn(awaited, waited, median);
       lock.lock();
       return {};
     }
   }
   return {};
+}
+
+void Gatehouse::warn(const std::string& awaited, Duration waited, Duration median) {
+  const auto say = [this, awaited, waited, median](const std::string& late) {
+    if (const Lock locked = lock(); !failure_.ok()) return;
+    log::warn("worker {} has been waiting {} for {}{}; an iteration takes {}. It gives up after {} (stall-deadline)", worker_.value,
+              to_text(waited), awaited, late, to_text(median), to_text(options_.stall_deadline));
+  };
+  if (!options_.ask_reached) return say("");
+  loop_.post([this, say] { ask_who_is_late(kAnswersLimitOfWarning, say); });
+}
+
+// Locked. Whom the others name comes first: a carrier knows only of whom it hears.
+bool Gatehouse::find_out(const std::string& awaited, Duration waited) {
+  if (!options_.ask_reached) return blames_ && blames_(awaited, waited);
+  loop_.post([this, awaited, waited] {
+    ask_who_is_late(kAnswersLimit, [this, awaited, waited](const std::string& late) {
+      {
+        const Lock locked = lock();
+        blaming_ = still_stalled();
+        if (!blaming_ || (late.empty() && blames_ && blames_(awaited, waited))) return;
+      }
+      fail(stalled(awaited + late, waited));
+    });
+  });
+  return true;
+}
+
+// Locked. What was awaited may have come while others were asked.
+bool Gatehouse::still_stalled() const {
+  return (waiting_ > 0 || cut_short_) && stall_.waited(loop_.now()) >= options_.stall_deadline;
+}
+
+Iteration Gatehouse::reached() {
+  const Lock locked = lock();
+  return last_done_ ? kNoMore : gates_.current();
+}
+
+void Gatehouse::ask_who_is_late(Duration limit, Then then) {
+  if (question_) return question_->then.push_back(std::move(then));
+  Lock locked = lock();
+  const Iteration current = gates_.current();
+  locked.unlock();
+  question_ = {.asked_in = current, .then = {std::move(then)}, .due = loop_.run_after(limit, [this] { answer(); })};
+  options_.ask_reached();
+}
+
+void Gatehouse::on_reached(Rank worker, Iteration iteration) {
+  if (!question_) return;
+  question_->reached[worker] = iteration;
+  if (question_->reached.size() < static_cast<std::size_t>(plan_->options().workers)) return;
+  loop_.cancel(question_->due);
+  answer();
+}
+
+void Gatehouse::answer() {
+  const Question asked = *std::exchange(question_, std::nullopt);
+  const std::string late = who_is_late(worker_, asked.asked_in, plan_->options(), asked.reached);
+  for (const Then& then : asked.then) then(late);
 }
 
 Status Gatehouse::stalled(const std::string& awaited, Duration waited) const {

@@ -6,6 +6,8 @@
 
 #include <condition_variable>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -25,6 +27,9 @@ struct GatehouseOptions {
   Duration stall_deadline = std::chrono::minutes(10);  // the longest that one wait may take; above 0
   // Gradients cannot be carried any more. Called at most once, on the loop; every wait then returns the same status.
   std::function<void(const Status&)> on_failed;
+  // Asks all workers, this one too, how far they are; the answers come by on_reached. Called on the loop, for a wait that takes too
+  // long. Empty: nobody can be asked.
+  std::function<void()> ask_reached = {};
 };
 
 class Gatehouse {
@@ -67,6 +72,8 @@ class Gatehouse {
   const Status& failure() const { return failure_; }
   // The training side has done its part of an iteration.
   void on_progress() { stall_.on_progress(loop_.now()); }
+  // And computes no more: nobody waits for this worker.
+  void on_last_done() { last_done_ = true; }
 
   // Asked when a wait has reached the stall deadline: whether it finds out who is to blame, and fails the job with it soon. Locked.
   using Blames = std::function<bool(const std::string& awaited, Duration waited)>;
@@ -96,6 +103,11 @@ class Gatehouse {
 
   // --- not locked ---
 
+  // How far this worker is, for others that ask: the iteration whose gradients are awaited; kNoMore: it computes no more.
+  static constexpr Iteration kNoMore = std::numeric_limits<Iteration>::max();
+  Iteration reached();
+  // A worker computes the gradients of `iteration`. Loop only.
+  void on_reached(Rank worker, Iteration iteration);
   // What a wait that takes longer than the stall deadline ends with.
   Status stalled(const std::string& awaited, Duration waited) const;
   // What somebody waits for may have come.
@@ -128,12 +140,26 @@ class Gatehouse {
   Woken sleep(Lock& lock, TimePoint until);
   static TimePoint end_of(Duration limit, TimePoint now);
   Status look_for_stall(Lock& lock, TimePoint until, const std::string& awaited);
+  void warn(const std::string& awaited, Duration waited, Duration median);
+  bool find_out(const std::string& awaited, Duration waited);
+  bool still_stalled() const;
+  // What to do when it is known which others are late; "": nobody is, as far as is known.
+  using Then = std::function<void(const std::string& late)>;
+  void ask_who_is_late(Duration limit, Then then);
+  void answer();
 
   std::shared_ptr<const job::Plan> plan_;
   Rank worker_;
   transport::Loop& loop_;
   GatehouseOptions options_;
   bool reported_ = false;  // on_failed has been called; loop only
+  struct Question {
+    Iteration asked_in = 0;
+    std::map<Rank, Iteration> reached;  // by those who have answered
+    std::vector<Then> then;
+    transport::Loop::TimerId due = 0;
+  };
+  std::optional<Question> question_;  // how far all are; loop only
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -145,6 +171,7 @@ class Gatehouse {
   session::StallDetector stall_;
   int waiting_ = 0;                    // threads
   std::optional<CutShort> cut_short_;  // the last wait was
+  bool last_done_ = false;             // this worker computes no more
   bool blaming_ = false;               // somebody finds out who is to blame for a stall
   Status failure_;
 };

@@ -118,6 +118,7 @@ Result<bool> GradientExchange::finish(Iteration last, Duration limit) {
         const Lock lock = house_->lock();
         house_->gates().next_iteration();
         house_->on_progress();
+        house_->on_last_done();
       }
       carrier_->finish();
     }

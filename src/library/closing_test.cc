@@ -12,6 +12,7 @@
 namespace paceline::library::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(Closing, CallsOfOtherThreadsAreAnsweredOrRefused) {
@@ -108,6 +109,16 @@ TEST(Refused, TheWordsOfAFailureAreText) {
   EXPECT_DONE(paceline_fail(one.worker, PACELINE_IO, long_words.c_str(), error));
   EXPECT_EQ(PACELINE_IO, paceline_finish(one.coordinator, INFINITY, error));
   EXPECT_THAT(said(error), HasSubstr("xxxxxxxx"));
+}
+
+TEST(Refused, OfALongFailureBeginningAndEndAreTold) {
+  OneWorker one;
+  one.join();
+  Error error;
+  const std::string words = "rank 1: RuntimeError: " + std::string(5000, '.') + " no memory";
+  EXPECT_DONE(paceline_fail(one.worker, PACELINE_IO, words.c_str(), error));
+  EXPECT_EQ(PACELINE_IO, paceline_finish(one.coordinator, INFINITY, error));
+  EXPECT_THAT(said(error), AllOf(HasSubstr("rank 1: RuntimeError: ."), HasSubstr(". no memory")));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/shorten.h"
+
 namespace paceline::library {
 namespace {
 
@@ -20,7 +22,7 @@ std::int32_t fill(std::int32_t kind, std::string_view code, std::string_view sub
   error->kind = kind;
   copy_text(code, error->code);
   copy_text(subject, error->subject);
-  copy_text(message, error->message);
+  copy_text(shortened(message, sizeof error->message - 1), error->message);
   return kind;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/secret.h"
+#include "base/shorten.h"
 #include "base/utf8.h"
 #include "library/structs.h"
 #include "transport/security.h"
@@ -142,7 +143,7 @@ int32_t paceline_fail(paceline_node* node, int32_t kind, const char* message, pa
     if (said.empty() || !is_utf8(said))
       return refusal("illegal", "message", "the message is {}; it is what everybody hears",
                      said.empty() ? "empty" : "no UTF-8 text");
-    used->fail(Status(error_kind_of(kind), std::string(cut_text(said, sizeof(paceline_error::message)))));
+    used->fail(Status(error_kind_of(kind), shortened(said, sizeof(paceline_error::message) - 1)));
     return {};
   });
 }

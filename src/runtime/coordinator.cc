@@ -153,6 +153,22 @@ void Coordinator::on_report(PeerId peer, const wire::MessageHead& head, std::spa
   carry_out(roster_.on_report(peer, part, text_of(payload), head.iteration));
 }
 
+// A worker's question goes to all, and an answer to the one that asked. The asker answers too, and so hears that the way is open.
+void Coordinator::on_reached(PeerId peer, const wire::MessageHead& head) {
+  const auto from = worker_of(peer);
+  if (!from) return;
+  for (const auto& [other, role] : roles_) {
+    const auto to = worker_of(other);
+    if (!to || (head.iteration != 0 && to->value != static_cast<std::int32_t>(head.unit))) continue;
+    endpoint_->send_owned(other,
+                          {.kind = MessageKind::kReached,
+                           .layer = wire::kControlLayer,
+                           .unit = static_cast<std::uint32_t>(from->value),
+                           .iteration = head.iteration},
+                          {});
+  }
+}
+
 void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::span<std::byte> payload) {
   if (joiners_.contains(peer)) {
     if (const Status legal = membership::Joiners::check(head); !legal.ok()) return endpoint_->drop(peer, legal.message());
@@ -183,6 +199,8 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
     }
     case MessageKind::kProgress:
       return on_progress(peer, payload);
+    case MessageKind::kReached:
+      return on_reached(peer, head);
     case MessageKind::kLeftOut:
       return fail_unless(on_left_out(peer, head.iteration));
     case MessageKind::kAlike:
@@ -355,32 +373,6 @@ void Coordinator::welcome(const membership::SendWelcome& action) {
   wire::Welcome welcome = action.welcome;
   welcome.settings = to_settings(*agreed_);
   send(action.to, MessageKind::kWelcome, 0, encode(welcome));
-}
-
-std::optional<report::Json> Coordinator::final_report(wire::Stop& stop) const {
-  if (static_cast<std::int32_t>(roster_.worker_reports().size()) < options_.workers) return std::nullopt;
-  std::vector<report::WorkerReport> workers;
-  std::vector<report::ServerReport> servers;
-  for (const auto& [rank, text] : roster_.worker_reports()) {
-    auto report = report::decode_worker_report(text);
-    if (!report.ok())
-      stop = wire::stop_for(report.status());
-    else
-      workers.push_back(std::move(*report));
-  }
-  for (const auto& [rank, text] : roster_.server_reports()) {
-    if (auto report = report::decode_server_report(text); report.ok()) servers.push_back(*report);
-  }
-  if (!agreed_ || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
-  auto report =
-      job_report(*agreed_, {.workers = options_.workers, .servers = options_.servers, .both = roster_.both()}, workers, servers);
-  if (!report.ok()) {
-    stop = wire::stop_for(report.status());
-    return std::nullopt;
-  }
-  const session::EndpointCounters& counters = endpoint_->counters();
-  (*report)["strangers"] = (*report)["strangers"].get<std::uint64_t>() + counters.strangers_refused + counters.hellos_refused;
-  return std::move(*report);
 }
 
 void Coordinator::end(const wire::Stop& verdict) {

@@ -81,6 +81,7 @@ class Coordinator final : public session::EndpointHandler {
   Status on_alike(session::PeerId peer, Iteration iteration, std::span<const std::byte> payload);
   void on_report(session::PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload);
   std::optional<Rank> worker_of(session::PeerId peer) const;
+  void on_reached(session::PeerId peer, const wire::MessageHead& head);
   void drop(const std::optional<membership::Joiners::Dropped>& joiner);
   void agree();
   void probe();

@@ -115,6 +115,15 @@ void Member::send_timeline(const std::vector<wire::TimelinePart>& parts) {
   for (const wire::TimelinePart& part : parts) send_control(MessageKind::kTimeline, 0, encode(part));
 }
 
+void Member::send_reached(Rank asker, Iteration reached) {
+  if (!coordinator_) return;
+  const wire::MessageHead head{.kind = MessageKind::kReached,
+                               .layer = wire::kControlLayer,
+                               .unit = static_cast<std::uint32_t>(asker.value),
+                               .iteration = reached};
+  endpoint_->send_owned(*coordinator_, head, {});
+}
+
 // At once: what passes until it leaves counts as the network's.
 void Member::tell_clock(std::uint32_t question) {
   if (!coordinator_) return;
@@ -234,6 +243,9 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
       break;
     case MessageKind::kFinishAt:
       on_finish_at(head.iteration);
+      break;
+    case MessageKind::kReached:
+      on_reached(Rank{static_cast<std::int32_t>(head.unit)}, head.iteration);
       break;
     case MessageKind::kWorkerDone:
       on_worker_done(Rank{static_cast<std::int32_t>(head.unit)}, head.iteration);

@@ -81,7 +81,9 @@ class MemberEvents {
   virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then MessageKind::kParked
   virtual void on_finish_at(Iteration last) = 0;  // `last` is the last iteration
   virtual void on_worker_done(Rank worker, Iteration last) = 0;  // worker: another one computes nothing after `last`
-  virtual void on_end(const wire::Stop& stop) = 0;               // once, last
+  // worker: another one, or this one itself, asks how far this one is (`reached` 0), or answers (Member::send_reached)
+  virtual void on_reached(Rank who, Iteration reached) = 0;
+  virtual void on_end(const wire::Stop& stop) = 0;  // once, last
 };
 
 class Member : public session::EndpointHandler, protected MemberEvents {
@@ -100,6 +102,8 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload = {},
                     std::uint8_t flags = wire::kNoFlags);
   void send_progress(const std::string& json);
+  // Answers worker `asker`: this one computes the gradients of iteration `reached`. 0: asks all workers.
+  void send_reached(Rank asker, Iteration reached);
   // Of this member's worker, whose last iteration was `last`, or server.
   void send_report(wire::Role part, const std::string& json, Iteration last = 0);
   void send_saved(wire::Role part, Iteration iteration, const std::string& json);

@@ -79,6 +79,10 @@ void Node::on_worker_done(Rank worker, Iteration last) {
   for (Part* part : parts_) part->on_worker_done(worker, last);
 }
 
+void Node::on_reached(Rank who, Iteration reached) {
+  for (Part* part : parts_) part->on_reached(who, reached);
+}
+
 // The record is large, and a job that failed has none.
 void Node::on_end(const wire::Stop& stop) {
   if (recorder_ != nullptr && stop.kind != wire::StopKind::kFailed) farewell_ = timeline::TimelineRecorder::kFarewellLimit;

@@ -40,6 +40,7 @@ class Part {
   virtual void on_park() {}                        // likewise
   virtual void on_finish_at(Iteration) {}          // likewise
   virtual void on_worker_done(Rank, Iteration) {}  // likewise
+  virtual void on_reached(Rank, Iteration) {}      // likewise
   // The job is over, perhaps before it began. Calls `done` once, when this part has nothing left to do.
   virtual void end(const wire::Stop& stop, std::function<void()> done) = 0;
 };
@@ -69,6 +70,7 @@ class Node final : public Member {
   void on_park() override;
   void on_finish_at(Iteration last) override;
   void on_worker_done(Rank worker, Iteration last) override;
+  void on_reached(Rank who, Iteration reached) override;
   void on_end(const wire::Stop& stop) override;
 
   void end_parts(std::size_t left, const wire::Stop& stop);

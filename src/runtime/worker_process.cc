@@ -107,11 +107,13 @@ Status WorkerProcess::restore() {
 
 std::unique_ptr<exchange::Gatehouse> WorkerProcess::make_house(const std::shared_ptr<const job::Plan>& plan,
                                                                exchange::GateLedger::Rule rule) {
-  auto house =
-      std::make_unique<exchange::Gatehouse>(plan, rank_, rule, transport_->loop(),
-                                            exchange::GatehouseOptions{from_seconds(settings_.limits.stall_deadline),
-                                                                       [this](const Status& reason) { node_->fail(reason); }});
+  exchange::GatehouseOptions options{.stall_deadline = from_seconds(settings_.limits.stall_deadline),
+                                     .on_failed = [this](const Status& reason) { node_->fail(reason); }};
+  const bool waits_for_others = workers_ > 1 && plan->options().sync.kind != sync::SyncKind::kAsp;
+  if (waits_for_others) options.ask_reached = [this] { node_->send_reached(rank_, 0); };
+  auto house = std::make_unique<exchange::Gatehouse>(plan, rank_, rule, transport_->loop(), std::move(options));
   if (node_->recorder() != nullptr) house->events().add(*node_->recorder());
+  house_ = house.get();
   return house;
 }
 
@@ -183,6 +185,15 @@ void WorkerProcess::on_finish_at(Iteration last) {
 
 void WorkerProcess::on_worker_done(Rank worker, Iteration last) {
   if (exchange_ != nullptr) exchange_->on_worker_done(worker, last);
+}
+
+// The loop answers also while the training thread computes.
+void WorkerProcess::on_reached(Rank who, Iteration reached) {
+  if (house_ == nullptr) return;
+  if (reached == 0)
+    node_->send_reached(who, house_->reached());
+  else
+    house_->on_reached(who, reached);
 }
 
 void WorkerProcess::end(const wire::Stop& stop, std::function<void()> done) {

@@ -88,6 +88,7 @@ class WorkerProcess final : public Part {
   void on_park() override;
   void on_finish_at(Iteration last) override;
   void on_worker_done(Rank worker, Iteration last) override;
+  void on_reached(Rank who, Iteration reached) override;
   void end(const wire::Stop& stop, std::function<void()> done) override;
 
  private:
@@ -108,6 +109,7 @@ class WorkerProcess final : public Part {
   std::unique_ptr<transport::Transport> transport_;
   std::unique_ptr<Node> node_;
   std::unique_ptr<exchange::GradientExchange> exchange_;
+  exchange::Gatehouse* house_ = nullptr;                       // the exchange's
   collectives::CollectiveCarrier* updates_ = nullptr;          // --collective, on a rank that updates: whose state is restored
   std::unique_ptr<checkpoint::StateCheckpoints> checkpoints_;  // --collective with --checkpoint, on the rank that holds the state
   Rank rank_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/shorten.h"
 #include "session/endpoint_state.h"
 
 namespace paceline::session {
@@ -103,7 +104,7 @@ void Doorkeeper::refuse(Link& link, wire::Verdict verdict, const std::string& re
   tell(fmt::format("refused {} ({}): {}", link.hello.from.text(), link.connection->peer(),
                    verdict == wire::Verdict::kUnknown ? "its session is not known here" : reason));
   link.counted = true;
-  link.text = reason.substr(0, wire::kMaxReason);
+  link.text = shortened(reason, wire::kMaxReason);
   answer(link, {.verdict = verdict}, std::as_bytes(std::span(link.text)));
   // The peer closes when it has read this; if it does not, the transport's deadline for strangers does.
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/shorten.h"
 #include "base/text.h"
 #include "session/endpoint_state.h"
 
@@ -42,7 +43,7 @@ void EndpointState::end(Peer& peer, ErrorKind kind, const std::string& what, con
   } else {
     // The peer closes when it has read this; to close here at once could make the network forget it on the way.
     Link& link = *peer.link;
-    link.text = goodbye.substr(0, wire::kMaxReason);
+    link.text = shortened(goodbye, wire::kMaxReason);
     transmit(link, peer.session.control(at, common_.options.epoch, wire::FrameKind::kGoodbye, std::as_bytes(std::span(link.text))));
     peer.linger_until = at + std::min(kLongestLinger, common_.options.silence_deadline / 5);
   }

@@ -9,7 +9,7 @@ namespace paceline::wire {
 namespace {
 
 // By channel.
-constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kAlike,   MessageKind::kStateAsked,
+constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kReached, MessageKind::kStateAsked,
                                                                MessageKind::kState,   MessageKind::kVerdict,
                                                                MessageKind::kBarrier, MessageKind::kCollectiveClosed};
 

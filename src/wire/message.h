@@ -53,6 +53,9 @@ enum class MessageKind : std::uint8_t {
   kWorkerDone,  // coordinator -> member: worker `unit` computes nothing after `iteration`; no payload
   kLeftOut,     // worker -> coordinator: it has gone on from `iteration` without a step; no payload
   kAlike,       // worker -> coordinator: what all must have alike after `iteration`; payload as settings, in wire/control.h
+  // worker -> coordinator -> worker, no payload. `iteration` 0: how far are all? Else the sender computes the gradients of it.
+  // `unit`: to the coordinator, whom the answer is for; from there, who asks or answers
+  kReached,
 
   // worker 0 -> server: the unit's initial value; behind it, or not, the optimizer's state (exchange/optimizer_state.h)
   kInitial = detail::kind_of(Channel::kGradients, 0),

@@ -90,7 +90,7 @@ TEST(Timeline, ValuesOutOfRangeAndCountsWithoutBytesAreRefused) {
   EXPECT_TRUE(refused(0, 2)) << "there are two threads";
   EXPECT_TRUE(refused(12, 0x7f)) << "two thousand million events in one event's bytes";
   EXPECT_TRUE(refused(13, 11)) << "there are eleven kinds of happening";
-  EXPECT_TRUE(refused(14, 20)) << "there is no such kind of message";
+  EXPECT_TRUE(refused(14, 21)) << "there is no such kind of message";
   EXPECT_TRUE(refused(13 + 22, 1)) << "an end before the beginning";
   EXPECT_FALSE(decode_clock_reading(std::vector<std::byte>(7)).ok());
   EXPECT_FALSE(decode_clock_reading(std::vector<std::byte>(9)).ok());

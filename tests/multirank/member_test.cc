@@ -37,6 +37,7 @@ class Heard final : public Member {
   void on_park() override {}
   void on_finish_at(Iteration) override {}
   void on_worker_done(Rank, Iteration) override {}
+  void on_reached(Rank, Iteration) override {}
   void on_end(const wire::Stop& stop) override { ended.set_value(stop); }
 
   std::function<Status()> prepare;

@@ -11,7 +11,7 @@
 namespace paceline::paramserver::testing {
 
 // A loop without a thread: signals are served where they are raised, and time goes on by `tick` whenever somebody looks at it.
-class HandLoop final : public transport::Loop {
+class HandLoop : public transport::Loop {
  public:
   TimePoint now() const override { return now_ += tick; }
   void run() override {}

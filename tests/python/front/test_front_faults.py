@@ -101,6 +101,26 @@ def test_an_exception_within_backward_is_what_all_ranks_print(tmp_path):
         assert members.end(1) == [1] and "ValueError: no such layer" in members.errors[0], members.errors
 
 
+EVALUATES = """
+if rank == 1 and iteration == 5:
+    say("evaluates")
+    while not os.path.exists(f"{folder}/evaluated"):
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("way", ({}, {"collective": "loop3-overlap"}), ids=("servers", "collectives"))
+def test_a_rank_that_is_late_is_named_with_the_iteration_that_waits_for_it(tmp_path, way):
+    """In the others' error and in its own, which says what a script can give. That the warning does too: exchange/gatehouse_test.cc."""
+    text = script(EVALUATES, "import time").replace("settings={", f"settings={{**{way}, 'stall-deadline': '3s', ")
+    with Members(tmp_path, text, RANKS) as members:
+        assert members.end(0, 2) == [7, 7], members.errors
+        (tmp_path / "evaluated").touch()
+        assert members.end(1) == [7], members.errors
+        for said in (members.said(rank) for rank in range(RANKS)):
+            assert "which waits for rank 1: its gradients of iteration 6 are missing" in said and 'settings={"stall-deadline": ...} of attach is 3.0 s' in said, said
+
+
 ENDS_EARLY = """
 if rank == 1 and iteration == 6:
     job.close()
