@@ -1,6 +1,7 @@
 // `paceline plan memory | algorithms | mini-batch | fft-ratio`: questions about one device and what fits on it.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/ranges.h>
 
@@ -11,9 +12,14 @@
 #include "planner/sizing/algorithm_choice.h"
 #include "planner/sizing/memory.h"
 #include "planner/sizing/mini_batch.h"
+#include "report/json_fields.h"
 
 namespace paceline::planner {
 namespace {
+
+using report::JsonFields;
+
+constexpr double kAny = -std::numeric_limits<double>::infinity();  // choose_algorithms says which numbers make no sense
 
 // ---- plan memory
 
@@ -63,23 +69,6 @@ Question memory_question() {
 
 // ---- plan algorithms, plan mini-batch
 
-Result<double> number_in(const Json& object, const char* key, const std::string& where) {
-  const auto found = object.find(key);
-  if (found == object.end()) return wrong("{} lacks key '{}'", where, key);
-  if (!found->is_number())
-    return wrong("{}: key '{}' is {} (a {}); it must be a number", where, key, brief(*found), found->type_name());
-  return found->get<double>();
-}
-
-Status check_keys(const Json& object, const std::vector<std::string>& legal, const std::string& where) {
-  if (!object.is_object()) return wrong("{} is {} (a {}); it must be an object", where, brief(object), object.type_name());
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(legal.begin(), legal.end(), name) != legal.end()) continue;
-    return wrong("{} has an unknown key '{}'; the keys are {}", where, name, fmt::join(legal, ", "));
-  }
-  return {};
-}
-
 Result<std::vector<std::vector<AlgorithmCost>>> costs_of(const Json& layers, const std::string& where) {
   if (!layers.is_array()) return wrong("{} is {} (a {}); it must be an array of layers", where, brief(layers), layers.type_name());
   std::vector<std::vector<AlgorithmCost>> costs;
@@ -91,10 +80,10 @@ Result<std::vector<std::vector<AlgorithmCost>>> costs_of(const Json& layers, con
     costs.emplace_back();
     for (std::size_t l = 0; l < layers[k].size(); ++l) {
       const std::string algorithm = fmt::format("{}, algorithm {}", layer, l);
-      PACELINE_RETURN_IF_ERROR(check_keys(layers[k][l], {"time", "memory"}, algorithm));
+      PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(layers[k][l], algorithm, {"time", "memory"}));
       AlgorithmCost cost;
-      PACELINE_ASSIGN_OR_RETURN(cost.time, number_in(layers[k][l], "time", algorithm));
-      PACELINE_ASSIGN_OR_RETURN(cost.memory, number_in(layers[k][l], "memory", algorithm));
+      PACELINE_ASSIGN_OR_RETURN(cost.time, fields.number("time", kAny));
+      PACELINE_ASSIGN_OR_RETURN(cost.memory, fields.number("memory", kAny));
       costs.back().push_back(cost);
     }
   }
@@ -132,16 +121,12 @@ Result<std::vector<MiniBatchCandidate>> candidates_of(const Json& json) {
   std::vector<MiniBatchCandidate> candidates;
   for (std::size_t c = 0; c < json.size(); ++c) {
     const std::string where = fmt::format("key 'candidates[{}]'", c);
-    PACELINE_RETURN_IF_ERROR(check_keys(json[c], {"mini_batch", "bound", "layers"}, where));
-    PACELINE_ASSIGN_OR_RETURN(const double size, number_in(json[c], "mini_batch", where));
-    if (!(size >= 1 && size <= 9007199254740992.0) || size != std::floor(size)) {
-      return wrong("{}: key 'mini_batch' is {}; it must be a whole number from 1 to 2^53", where, brief(json[c]["mini_batch"]));
-    }
+    PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(json[c], where, {"mini_batch", "bound", "layers"}));
     MiniBatchCandidate candidate;
-    candidate.mini_batch = static_cast<std::int64_t>(size);
-    PACELINE_ASSIGN_OR_RETURN(candidate.bound, number_in(json[c], "bound", where));
-    if (!json[c].contains("layers")) return wrong("{} lacks key 'layers'", where);
-    PACELINE_ASSIGN_OR_RETURN(candidate.layers, costs_of(json[c]["layers"], where + ": key 'layers'"));
+    PACELINE_ASSIGN_OR_RETURN(candidate.mini_batch, fields.count("mini_batch", 1));
+    PACELINE_ASSIGN_OR_RETURN(candidate.bound, fields.number("bound", kAny));
+    PACELINE_ASSIGN_OR_RETURN(const Json* layers, fields.value("layers"));
+    PACELINE_ASSIGN_OR_RETURN(candidate.layers, costs_of(*layers, fields.where("layers")));
     candidates.push_back(std::move(candidate));
   }
   return candidates;

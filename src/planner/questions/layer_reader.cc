@@ -1,112 +1,42 @@
 #include "planner/questions/layer_reader.h"
 
-#include <cmath>
-
 #include <fmt/ranges.h>
 
 #include "base/text.h"
 #include "planner/sizing/layer_chain.h"
+#include "report/json_fields.h"
 
 namespace paceline::planner {
 namespace {
-
-constexpr double kLargestSize = 9007199254740992.0;
 
 template <typename... Args>
 Status wrong_at(const std::string& where, fmt::format_string<Args...> format, Args&&... args) {
   return error(ErrorKind::kBadRequest, "{} {}", where, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// One object of the list; remembers where it stands for messages.
-class Fields {
- public:
-  static Result<Fields> of(const Json& object, std::string where, const std::vector<std::string>& legal) {
-    if (!object.is_object()) return wrong_at(where, "is {} (a {}); it must be an object", brief(object), object.type_name());
-    for (const auto& [name, value] : object.items()) {
-      if (std::find(legal.begin(), legal.end(), name) != legal.end()) continue;
-      return wrong_at(where, "has an unknown key '{}'{}; the keys are {}", name, suggestion(name, legal), fmt::join(legal, ", "));
-    }
-    return Fields(object, std::move(where));
-  }
+using Fields = report::JsonFields;
 
-  bool has(const std::string& key) const { return object_->contains(key); }
-  const std::string& where() const { return where_; }
-  std::string where(const std::string& key) const { return where_ + ": key '" + key + "'"; }
+Result<model::Extent> extent(const Fields& fields, const char* key) {
+  PACELINE_ASSIGN_OR_RETURN(const auto pair, fields.counts(key, 2));
+  return model::Extent{pair[0], pair[1]};
+}
 
-  Result<const Json*> value(const std::string& key) const {
-    const auto found = object_->find(key);
-    if (found == object_->end()) return wrong_at(where_, "lacks key '{}'", key);
-    return &*found;
-  }
-
-  Result<std::string> text(const std::string& key) const {
-    PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    if (!json->is_string()) return wrong_at(where(key), "is {} (a {}); it must be a string", brief(*json), json->type_name());
-    return json->get<std::string>();
-  }
-
-  Result<bool> truth(const std::string& key) const {
-    PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    if (!json->is_boolean()) return wrong_at(where(key), "is {} (a {}); it must be true or false", brief(*json), json->type_name());
-    return json->get<bool>();
-  }
-
-  Result<std::int64_t> count(const std::string& key) const {
-    PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    return count_of(*json, where(key));
-  }
-
-  // `size` counts; any number of them when it is 0.
-  Result<std::vector<std::int64_t>> counts(const std::string& key, std::size_t size) const {
-    PACELINE_ASSIGN_OR_RETURN(const Json* json, value(key));
-    if (!json->is_array())
-      return wrong_at(where(key), "is {} (a {}); it must be an array of whole numbers", brief(*json), json->type_name());
-    if (size != 0 && json->size() != size) return wrong_at(where(key), "has {} numbers; it must have {}", json->size(), size);
-    std::vector<std::int64_t> counts;
-    for (const Json& element : *json) {
-      PACELINE_ASSIGN_OR_RETURN(const std::int64_t number, count_of(element, where(key)));
-      counts.push_back(number);
-    }
-    return counts;
-  }
-
-  Result<model::Extent> extent(const std::string& key) const {
-    PACELINE_ASSIGN_OR_RETURN(const auto pair, counts(key, 2));
-    return model::Extent{pair[0], pair[1]};
-  }
-
-  Result<model::FeatureMap> map(const std::string& key) const {
-    PACELINE_ASSIGN_OR_RETURN(const auto triple, counts(key, 3));
-    return model::FeatureMap{triple[0], triple[1], triple[2]};
-  }
-
- private:
-  Fields(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {}
-
-  static Result<std::int64_t> count_of(const Json& json, const std::string& where) {
-    if (!json.is_number()) return wrong_at(where, "is {} (a {}); it must be a whole number", brief(json), json.type_name());
-    const double number = json.get<double>();
-    if (!(number >= 0 && number <= kLargestSize) || number != std::floor(number)) {
-      return wrong_at(where, "is {}; it must be a whole number from 0 to 2^53", brief(json));
-    }
-    return static_cast<std::int64_t>(number);
-  }
-
-  const Json* object_;
-  std::string where_;
-};
+Result<model::FeatureMap> map(const Fields& fields, const char* key) {
+  PACELINE_ASSIGN_OR_RETURN(const auto triple, fields.counts(key, 3));
+  return model::FeatureMap{triple[0], triple[1], triple[2]};
+}
 
 Result<model::ConvolutionGeometry> read_convolution(const Json& json, const std::string& where) {
   PACELINE_ASSIGN_OR_RETURN(const Fields fields,
                             Fields::of(json, where, {"kernel", "stride", "padding", "groups", "bias", "input", "output"}));
   model::ConvolutionGeometry geometry;
-  PACELINE_ASSIGN_OR_RETURN(geometry.kernel, fields.extent("kernel"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.stride, fields.extent("stride"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.padding, fields.extent("padding"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.kernel, extent(fields, "kernel"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.stride, extent(fields, "stride"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.padding, extent(fields, "padding"));
   PACELINE_ASSIGN_OR_RETURN(geometry.groups, fields.count("groups"));
   PACELINE_ASSIGN_OR_RETURN(geometry.bias, fields.truth("bias"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.input, fields.map("input"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.output, fields.map("output"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.input, map(fields, "input"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.output, map(fields, "output"));
   return geometry;
 }
 
@@ -127,11 +57,11 @@ Result<model::PoolingGeometry> read_pooling(const Json& json, const std::string&
   PACELINE_ASSIGN_OR_RETURN(const std::string kind, fields.text("kind"));
   if (kind != "max" && kind != "average") return wrong_at(fields.where("kind"), "is '{}'; legal are max and average", kind);
   geometry.kind = kind == "max" ? model::PoolingKind::kMax : model::PoolingKind::kAverage;
-  PACELINE_ASSIGN_OR_RETURN(geometry.kernel, fields.extent("kernel"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.stride, fields.extent("stride"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.padding, fields.extent("padding"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.input, fields.map("input"));
-  PACELINE_ASSIGN_OR_RETURN(geometry.output, fields.map("output"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.kernel, extent(fields, "kernel"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.stride, extent(fields, "stride"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.padding, extent(fields, "padding"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.input, map(fields, "input"));
+  PACELINE_ASSIGN_OR_RETURN(geometry.output, map(fields, "output"));
   return geometry;
 }
 

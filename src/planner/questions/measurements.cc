@@ -5,85 +5,43 @@
 
 #include <fmt/ranges.h>
 
-#include "base/text.h"
 #include "base/wrong.h"
+#include "report/json_fields.h"
 
 namespace paceline::planner {
 namespace {
 
-Status check_object(const Json& json, const std::vector<std::string>& legal, const std::string& where) {
-  if (!json.is_object()) return wrong("{}: {} (a {}) where an object is expected", where, brief(json), json.type_name());
-  for (const auto& [key, value] : json.items()) {
-    if (std::find(legal.begin(), legal.end(), key) == legal.end())
-      return wrong("{} has an unknown key '{}'{}; the keys are {}", where, key, suggestion(key, legal), fmt::join(legal, ", "));
-  }
-  return {};
-}
+using report::JsonFields;
 
-Result<double> number(const Json& json, const char* key, const std::string& where) {
-  const auto found = json.find(key);
-  if (found == json.end()) return wrong("{} lacks key '{}'", where, key);
-  if (!found->is_number())
-    return wrong("{}: key '{}' is {} (a {}); it must be a number", where, key, brief(*found), found->type_name());
-  const auto value = found->get<double>();
-  if (!std::isfinite(value) || value < 0)
-    return wrong("{}: key '{}' is {}; it must be finite and not negative", where, key, brief(*found));
-  return value;
-}
+const std::vector<std::string> kStepKeys = {
+    "model",      "mini_batch", "step_s", "rest_s",       "tensors_peak_bytes", "process_peak_bytes", "process_before_bytes",
+    "whole_gain", "layers",     "rounds", "chosen_step_s"};
 
-Result<std::int64_t> count(const Json& json, const char* key, const std::string& where) {
-  PACELINE_ASSIGN_OR_RETURN(const double value, number(json, key, where));
-  if (value != std::floor(value) || value > 9007199254740992.0)
-    return wrong("{}: key '{}' is {}; it must be a whole number up to 2^53", where, key, brief(json[key]));
-  return static_cast<std::int64_t>(value);
-}
-
-Result<std::int64_t> positive(const Json& json, const char* key, const std::string& where) {
-  PACELINE_ASSIGN_OR_RETURN(const std::int64_t value, count(json, key, where));
-  if (value < 1) return wrong("{}: key '{}' is 0; it must be 1 or more", where, key);
-  return value;
-}
-
-Result<std::int64_t> count_or_nothing(const Json& json, const char* key, const std::string& where) {
-  if (!json.contains(key)) return std::int64_t{0};
-  return count(json, key, where);
-}
-
-Result<std::string> text(const Json& json, const char* key, const std::string& where) {
-  const auto found = json.find(key);
-  if (found == json.end()) return wrong("{} lacks key '{}'", where, key);
-  if (!found->is_string())
-    return wrong("{}: key '{}' is {} (a {}); it must be a text", where, key, brief(*found), found->type_name());
-  return found->get<std::string>();
-}
-
-Result<const Json*> array(const Json& json, const char* key, const std::string& where) {
-  const auto found = json.find(key);
-  if (found == json.end()) return wrong("{} lacks key '{}'", where, key);
-  if (!found->is_array())
-    return wrong("{}: key '{}' is {} (a {}); it must be an array", where, key, brief(*found), found->type_name());
-  return &*found;
+Result<std::int64_t> count_or_nothing(const JsonFields& fields, const char* key) {
+  if (!fields.has(key)) return std::int64_t{0};
+  return fields.count(key);
 }
 
 Result<MeasuredAlgorithm> read_algorithm(const Json& json, const std::string& where) {
-  PACELINE_RETURN_IF_ERROR(check_object(json, {"algorithm", "forward_s", "backward_s", "workspace_bytes"}, where));
+  PACELINE_ASSIGN_OR_RETURN(const auto fields,
+                            JsonFields::of(json, where, {"algorithm", "forward_s", "backward_s", "workspace_bytes"}));
   MeasuredAlgorithm measured;
-  PACELINE_ASSIGN_OR_RETURN(const std::string name, text(json, "algorithm", where));
+  PACELINE_ASSIGN_OR_RETURN(const std::string name, fields.text("algorithm"));
   const auto algorithm = model::parse_algorithm(name);
   if (!algorithm.ok()) return wrong("{}: key 'algorithm': {}", where, algorithm.status().message());
   measured.algorithm = *algorithm;
-  PACELINE_ASSIGN_OR_RETURN(measured.forward_s, number(json, "forward_s", where));
-  PACELINE_ASSIGN_OR_RETURN(measured.backward_s, number(json, "backward_s", where));
-  PACELINE_ASSIGN_OR_RETURN(measured.workspace_bytes, count(json, "workspace_bytes", where));
+  PACELINE_ASSIGN_OR_RETURN(measured.forward_s, fields.number("forward_s", 0));
+  PACELINE_ASSIGN_OR_RETURN(measured.backward_s, fields.number("backward_s", 0));
+  PACELINE_ASSIGN_OR_RETURN(measured.workspace_bytes, fields.count("workspace_bytes"));
   return measured;
 }
 
 Result<MeasuredLayer> read_layer(const Json& json, const std::string& where) {
-  PACELINE_RETURN_IF_ERROR(check_object(json, {"name", "algorithms"}, where));
+  PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(json, where, {"name", "algorithms"}));
   MeasuredLayer layer;
-  PACELINE_ASSIGN_OR_RETURN(layer.name, text(json, "name", where));
+  PACELINE_ASSIGN_OR_RETURN(layer.name, fields.text("name"));
   const std::string place = fmt::format("{} '{}'", where, layer.name);
-  PACELINE_ASSIGN_OR_RETURN(const Json* algorithms, array(json, "algorithms", place));
+  PACELINE_ASSIGN_OR_RETURN(const Json* algorithms, fields.called(place).array("algorithms"));
   if (algorithms->empty()) return wrong("{}: key 'algorithms' is empty; give at least one", place);
   for (std::size_t i = 0; i < algorithms->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(MeasuredAlgorithm measured,
@@ -113,17 +71,18 @@ Status check_layers(const MeasuredStep& step, const std::string& where) {
 }
 
 Result<MeasuredOverhead> read_overhead(const Json& json, const std::string& where) {
-  PACELINE_RETURN_IF_ERROR(check_object(
-      json, {"model", "dataset", "mini_batch", "overhead", "overhead_without_pipelining", "prefetch", "loader_threads"}, where));
+  PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(json, where,
+                                                              {"model", "dataset", "mini_batch", "overhead",
+                                                               "overhead_without_pipelining", "prefetch", "loader_threads"}));
   MeasuredOverhead measured;
-  PACELINE_ASSIGN_OR_RETURN(measured.model, text(json, "model", where));
-  PACELINE_ASSIGN_OR_RETURN(measured.dataset, text(json, "dataset", where));
-  PACELINE_ASSIGN_OR_RETURN(measured.mini_batch, positive(json, "mini_batch", where));
-  PACELINE_ASSIGN_OR_RETURN(measured.overhead, number(json, "overhead", where));
-  PACELINE_ASSIGN_OR_RETURN(measured.overhead_without_pipelining, number(json, "overhead_without_pipelining", where));
+  PACELINE_ASSIGN_OR_RETURN(measured.model, fields.text("model"));
+  PACELINE_ASSIGN_OR_RETURN(measured.dataset, fields.text("dataset"));
+  PACELINE_ASSIGN_OR_RETURN(measured.mini_batch, fields.count("mini_batch", 1));
+  PACELINE_ASSIGN_OR_RETURN(measured.overhead, fields.number("overhead", 0));
+  PACELINE_ASSIGN_OR_RETURN(measured.overhead_without_pipelining, fields.number("overhead_without_pipelining", 0));
   for (const auto& [key, value] :
        {std::pair{"prefetch", &measured.prefetch}, std::pair{"loader_threads", &measured.loader_threads}}) {
-    PACELINE_ASSIGN_OR_RETURN(const std::int64_t found, count_or_nothing(json, key, where));
+    PACELINE_ASSIGN_OR_RETURN(const std::int64_t found, count_or_nothing(fields, key));
     if (found > 64) return wrong("{}: key '{}' is {}; legal: 0 to 64", where, key, found);
     *value = static_cast<std::int32_t>(found);
   }
@@ -194,22 +153,19 @@ Json to_json(const Measurements& measurements, const Json& fingerprint) {
 }
 
 Result<MeasuredStep> read_step(const Json& json, const std::string& where) {
-  PACELINE_RETURN_IF_ERROR(check_object(json,
-                                        {"model", "mini_batch", "step_s", "rest_s", "tensors_peak_bytes", "process_peak_bytes",
-                                         "process_before_bytes", "whole_gain", "layers", "rounds", "chosen_step_s"},
-                                        where));
+  PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(json, where, kStepKeys));
   MeasuredStep step;
-  PACELINE_ASSIGN_OR_RETURN(step.model, text(json, "model", where));
-  PACELINE_ASSIGN_OR_RETURN(step.mini_batch, positive(json, "mini_batch", where));
-  PACELINE_ASSIGN_OR_RETURN(step.step_s, number(json, "step_s", where));
-  PACELINE_ASSIGN_OR_RETURN(step.rest_s, number(json, "rest_s", where));
-  PACELINE_ASSIGN_OR_RETURN(step.tensors_peak_bytes, count_or_nothing(json, "tensors_peak_bytes", where));
-  PACELINE_ASSIGN_OR_RETURN(step.process_peak_bytes, count_or_nothing(json, "process_peak_bytes", where));
-  PACELINE_ASSIGN_OR_RETURN(step.process_before_bytes, count_or_nothing(json, "process_before_bytes", where));
-  if (json.contains("whole_gain")) {
-    PACELINE_ASSIGN_OR_RETURN(step.whole_gain, number(json, "whole_gain", where));
+  PACELINE_ASSIGN_OR_RETURN(step.model, fields.text("model"));
+  PACELINE_ASSIGN_OR_RETURN(step.mini_batch, fields.count("mini_batch", 1));
+  PACELINE_ASSIGN_OR_RETURN(step.step_s, fields.number("step_s", 0));
+  PACELINE_ASSIGN_OR_RETURN(step.rest_s, fields.number("rest_s", 0));
+  PACELINE_ASSIGN_OR_RETURN(step.tensors_peak_bytes, count_or_nothing(fields, "tensors_peak_bytes"));
+  PACELINE_ASSIGN_OR_RETURN(step.process_peak_bytes, count_or_nothing(fields, "process_peak_bytes"));
+  PACELINE_ASSIGN_OR_RETURN(step.process_before_bytes, count_or_nothing(fields, "process_before_bytes"));
+  if (fields.has("whole_gain")) {
+    PACELINE_ASSIGN_OR_RETURN(step.whole_gain, fields.number("whole_gain", 0));
   }
-  PACELINE_ASSIGN_OR_RETURN(const Json* layers, array(json, "layers", where));
+  PACELINE_ASSIGN_OR_RETURN(const Json* layers, fields.array("layers"));
   for (std::size_t i = 0; i < layers->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(MeasuredLayer layer, read_layer((*layers)[i], fmt::format("{}: layer {}", where, i + 1)));
     step.layers.push_back(std::move(layer));
@@ -219,22 +175,23 @@ Result<MeasuredStep> read_step(const Json& json, const std::string& where) {
 }
 
 Result<double> read_gain(const Json& json, const std::string& where) {
-  PACELINE_ASSIGN_OR_RETURN(const double by_default, number(json, "step_s", where));
-  PACELINE_ASSIGN_OR_RETURN(const double chosen, number(json, "chosen_step_s", where));
+  PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(json, where, kStepKeys));
+  PACELINE_ASSIGN_OR_RETURN(const double by_default, fields.number("step_s", 0));
+  PACELINE_ASSIGN_OR_RETURN(const double chosen, fields.number("chosen_step_s", 0));
   if (chosen == 0) return wrong("{}: key 'chosen_step_s' is 0; a step takes time", where);
   return by_default / chosen;
 }
 
 Result<Measurements> read_measurements(const Json& json, const std::string& source) {
-  PACELINE_RETURN_IF_ERROR(check_object(json, {"fingerprint", "measurements", "steps"}, source));
+  PACELINE_ASSIGN_OR_RETURN(const auto fields, JsonFields::of(json, source, {"fingerprint", "measurements", "steps"}));
   Measurements measurements;
-  PACELINE_ASSIGN_OR_RETURN(const Json* steps, array(json, "measurements", source));
+  PACELINE_ASSIGN_OR_RETURN(const Json* steps, fields.array("measurements"));
   for (std::size_t i = 0; i < steps->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(MeasuredStep step, read_step((*steps)[i], fmt::format("{}: measurements[{}]", source, i)));
     measurements.put(std::move(step));
   }
-  if (!json.contains("steps")) return measurements;
-  PACELINE_ASSIGN_OR_RETURN(const Json* overheads, array(json, "steps", source));
+  if (!fields.has("steps")) return measurements;
+  PACELINE_ASSIGN_OR_RETURN(const Json* overheads, fields.array("steps"));
   for (std::size_t i = 0; i < overheads->size(); ++i) {
     PACELINE_ASSIGN_OR_RETURN(MeasuredOverhead overhead, read_overhead((*overheads)[i], fmt::format("{}: steps[{}]", source, i)));
     measurements.put(std::move(overhead));
