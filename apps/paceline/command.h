@@ -51,6 +51,7 @@ void add_plan(CLI::App& app, Chosen& chosen);
 void add_profile(CLI::App& app, Chosen& chosen);
 void add_models(CLI::App& app, Chosen& chosen);
 void add_datasets(CLI::App& app, Chosen& chosen);
+void add_timeline(CLI::App& app, Chosen& chosen);
 void add_doctor(CLI::App& app, Chosen& chosen);
 void add_bench(CLI::App& app, Chosen& chosen);
 void add_lab(CLI::App& app, Chosen& chosen);

@@ -6,7 +6,8 @@ int main(int argc, char** argv) {
   using namespace paceline::cli;
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (const auto failed = become_other_program(words)) return *failed;
-  constexpr AddCommand kCommands[] = {add_train,   add_run,  add_coordinator, add_worker, add_hosted,   add_key,
-                                      add_options, add_plan, add_profile,     add_models, add_datasets, add_other_programs};
+  constexpr AddCommand kCommands[] = {add_train,    add_run,      add_coordinator,   add_worker,  add_hosted,
+                                      add_key,      add_options,  add_plan,          add_profile, add_models,
+                                      add_datasets, add_timeline, add_other_programs};
   return run_program(kCommands, words);
 }

@@ -156,9 +156,8 @@ void add_loading_options(CLI::App& how, TrainRequest& r) {
 }  // namespace
 
 const char* const kTraceHelp =
-    "Timeline of all workers and servers on one clock, to this file, in Chrome's trace format (open it in Perfetto): forward, "
-    "backward and gates of each layer, each unit's way to its server and back. The newest iterations, when there is no room for "
-    "all";
+    "Timeline of all workers and servers on one clock, to this file, for 'paceline timeline' and Perfetto: forward, backward and "
+    "gates of each layer, each unit's way to its server and back. The newest iterations, when there is no room for all";
 
 void add_train_options(CLI::App& command, TrainRequest& r) {
   const auto group = [&](const char* name) { return command.add_option_group(name); };
