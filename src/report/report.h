@@ -104,8 +104,10 @@ struct JobShape {
 Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, const std::vector<WorkerReport>& by_rank,
                         const std::vector<ServerReport>& servers);
 
-// The same for people.
-std::string report_text(const Json& report);
+// The same for people: what came out, how fast, and who waited, before all else. kAll: at its end also what was chosen and why,
+// and what the links and the order of messages were like.
+enum class Detail { kUsual, kAll };
+std::string report_text(const Json& report, Detail detail = Detail::kUsual);
 
 // High-water mark of this process's memory.
 std::int64_t peak_memory();

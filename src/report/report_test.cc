@@ -236,11 +236,13 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   EXPECT_EQ(link["bandwidth"], 100e6) << "the lower median of those that measured one";
   EXPECT_EQ(link["measured"], 2);
   EXPECT_EQ(link["processes"], 3);
-  EXPECT_THAT(report_text(*made), HasSubstr("window 400.0 kB (auto); 100.0 MB/s and a round trip of 2"));
-  EXPECT_THAT(report_text(*made), HasSubstr("2 of 3 processes; 8 connections of strangers turned away\n"));
+  const std::string all = report_text(*made, Detail::kAll);
+  EXPECT_THAT(all, HasSubstr("window 400.0 kB (auto); 100.0 MB/s and a round trip of 2"));
+  EXPECT_THAT(all, HasSubstr("2 of 3 processes\n"));
+  EXPECT_THAT(report_text(*made), HasSubstr("strangers      8 connections turned away\n"));
   const auto unused = job_report({}, {.workers = 1, .servers = 1}, {worker_report(0)}, {});
   EXPECT_TRUE((*unused)["link"]["bandwidth"].is_null());
-  EXPECT_THAT(report_text(*unused), HasSubstr("no link was busy for long enough"));
+  EXPECT_THAT(report_text(*unused, Detail::kAll), HasSubstr("no link was busy for long enough"));
   EXPECT_TRUE(
       (*job_report({}, {.workers = 1, .processes = JobShape::Processes::kOne}, {worker_report(0)}, {}))["ordering"].is_null());
 }
@@ -262,27 +264,6 @@ TEST(Report, AJobWithoutIterationsHasOne) {
   EXPECT_EQ((*report)["samples_per_second"], 0);
   EXPECT_TRUE((*report)["accuracy"].is_null());
   EXPECT_THAT(report_text(*report), HasSubstr("speed          0 iterations in "));
-}
-
-TEST(Report, SaysWhatWasTrainedAsAPersonWould) {
-  job::JobSpec job;
-  const auto trained = [&](JobShape shape, std::int64_t iterations) {
-    std::vector<WorkerReport> workers;
-    for (std::int32_t rank = 0; rank < shape.workers; ++rank) {
-      workers.push_back(worker_report(rank));
-      workers.back().iterations = iterations;
-    }
-    return report_text(*job_report(job, shape, workers, {}));
-  };
-  EXPECT_THAT(trained({.workers = 1, .servers = 1}, 1), HasSubstr("lenet on mnist-5k, 1 worker, 1 server\n"));
-  EXPECT_THAT(trained({.workers = 1, .servers = 1}, 1), HasSubstr(", 1 iteration\n"));
-  EXPECT_THAT(trained({.workers = 2, .servers = 2, .both = 2}, 5), HasSubstr("2 workers, 2 servers, each process both\n"));
-  EXPECT_THAT(trained({.workers = 2}, 5), HasSubstr("2 workers, no server\n"));
-  job.task.model = "replay:table.json";
-  job.task.dataset = "none";
-  EXPECT_THAT(trained({.workers = 2}, 5), HasSubstr("trained        replay:table.json, 2 workers, no server\n"));
-  job.task.model = job.task.dataset = "(own)";
-  EXPECT_THAT(trained({.workers = 2}, 5), HasSubstr("trained        a program's own model, 2 workers, no server\n"));
 }
 
 }  // namespace

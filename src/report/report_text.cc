@@ -1,4 +1,5 @@
 // The report for people.
+#include <algorithm>
 #include <cmath>
 
 #include "base/amounts.h"
@@ -51,14 +52,13 @@ std::string sync_text(const Json& detail) {
   return text;
 }
 
-std::string link_text(const Json& link, std::int64_t strangers) {
-  const std::string turned_away = strangers == 0 ? "" : fmt::format("; {} connections of strangers turned away", strangers);
+std::string link_text(const Json& link) {
   const std::string window = fmt::format("window {} ({})", to_text(Bytes{link["window"]}), link["rule"].get<std::string>());
-  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate" + turned_away;
-  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes{}", window,
+  if (link["bandwidth"].is_null()) return window + "; no link was busy for long enough to measure its rate";
+  return fmt::format("{}; {} and a round trip of {}, measured by {} of {} processes", window,
                      to_text(BytesPerSecond{link["bandwidth"].get<double>()}),
                      to_text(from_seconds(link["round_trip"].is_null() ? 0 : link["round_trip"].get<double>())),
-                     link["measured"].get<int>(), link["processes"].get<int>(), turned_away);
+                     link["measured"].get<int>(), link["processes"].get<int>());
 }
 
 std::string ordering_text(const Json& ordering, int servers) {
@@ -100,6 +100,16 @@ std::string phases_text(const Json& report) {
   return text;
 }
 
+// Who waits the most, and of several who waits the least: for that one the others wait, if for any.
+std::string waiting_text(const Json& workers) {
+  const auto share = [](const Json& worker) { return worker["waiting_share"].get<double>(); };
+  const auto [least, most] =
+      std::ranges::minmax_element(workers, [&](const Json& a, const Json& b) { return share(a) < share(b); });
+  if (workers.size() == 1) return fmt::format("{:.1f} % of the time", 100 * share(*most));
+  return fmt::format("worker {} the most, {:.1f} % of its time; worker {} the least, {:.1f} %", (*most)["rank"].get<int>(),
+                     100 * share(*most), (*least)["rank"].get<int>(), 100 * share(*least));
+}
+
 std::string workers_text(const Json& workers) {
   std::string text = "worker  iterations  computing  waiting for others  for parameters  waiting share\n";
   for (const Json& worker : workers) {
@@ -111,9 +121,23 @@ std::string workers_text(const Json& workers) {
   return text;
 }
 
+// What was chosen and why, and what came of it on the links.
+std::string details_text(const Json& report) {
+  std::string text;
+  const auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<14} {}\n", name, value); };
+  for (const auto& [key, name] :
+       {std::pair("tuned", "tuned"), std::pair("collective", "operations"), std::pair("batching", "batches")})
+    if (!report[key].is_null()) line(name, report[key]["why"].get<std::string>());
+  if (!report["link"].is_null()) {
+    line("link", link_text(report["link"]));
+    line("ordering", ordering_text(report["ordering"], report["servers"].get<int>()));
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string report_text(const Json& report) {
+std::string report_text(const Json& report, Detail detail) {
   std::string text;
   const auto line = [&](const char* name, const std::string& value) { text += fmt::format("{:<14} {}\n", name, value); };
   const auto number = [](const Json& value, const char* format) {
@@ -127,19 +151,13 @@ std::string report_text(const Json& report) {
                    : report["servers"] == 0 ? "collective " + schedule
                                             : schedule + " schedule",
                    report["sync"].get<std::string>(), report["optimizer"].get<std::string>(), report["seed"].get<std::int64_t>()));
-  if (!report["tuned"].is_null()) line("tuned", report["tuned"]["why"].get<std::string>());
-  if (!report["collective"].is_null()) line("operations", report["collective"]["why"].get<std::string>());
-  if (!report["batching"].is_null()) line("batches", report["batching"]["why"].get<std::string>());
-  if (!report["link"].is_null()) {
-    line("link", link_text(report["link"], report["strangers"]));
-    line("ordering", ordering_text(report["ordering"], report["servers"].get<int>()));
-  }
   if (!report["accuracy"].is_null())
     line("accuracy", fmt::format("{:.2f} % of the test set", 100 * report["accuracy"].get<double>()));
   if (!report["loss_first"].is_null() || !report["loss_last"].is_null())
     line("loss", fmt::format("{} at the first iteration, {} at the last", number(report["loss_first"], "{:.4f}"),
                              number(report["loss_last"], "{:.4f}")));
   line("speed", speed_text(report));
+  if (schedule != "reference") line("waiting", waiting_text(report["per_worker"]));
   const std::string wire = report["wire"];
   line("moved", fmt::format("{} pushed, {} pulled by all workers{}", to_text(Bytes{report["bytes_pushed"]}),
                             to_text(Bytes{report["bytes_pulled"]}), wire == "float32" ? "" : ", as " + wire));
@@ -154,7 +172,9 @@ std::string report_text(const Json& report) {
     line("timeline", timeline_text(trace));
     if (!trace["gates"].empty()) line("longest gates", gates_text(trace["gates"]));
   }
-  return text;
+  if (!report["strangers"].is_null() && report["strangers"] != 0)
+    line("strangers", fmt::format("{} turned away", counted(report["strangers"].get<std::int64_t>(), "connection")));
+  return detail == Detail::kAll ? text + details_text(report) : text;
 }
 
 }  // namespace paceline::report

@@ -107,7 +107,9 @@ int run_coordinator(const CoordinatorRequest& request) {
     if (events)
       events->add(event("report", *report), Worth::kKept);
     else
-      std::cout << (request.json ? report->dump(2) + "\n" : report::report_text(*report)) << std::flush;
+      std::cout << (request.json ? report->dump(2) + "\n"
+                                 : report::report_text(*report, request.verbose ? report::Detail::kAll : report::Detail::kUsual))
+                << std::flush;
   }
   events.reset();
   return status.ok() ? kDone : report_error(status);
@@ -161,6 +163,7 @@ void add_coordinator(CLI::App& app, Chosen& chosen) {
   add_job_options(*command->add_option_group("Limits"), request->spec, job::Section::kLimits);
   command->add_option("--trace", request->trace_file, kTraceHelp)->check(not_empty);
   command->add_flag("--json", request->json, "The report as one JSON document on standard output");
+  command->add_flag("--verbose", request->verbose, kVerboseHelp);
   command->add_flag("--events", request->events, "One JSON object per line as things happen: listening, progress, report");
   command->add_flag("--gathered", request->tells_gathered, "With --events: tell too when everybody has joined")
       ->group("");  // for no person

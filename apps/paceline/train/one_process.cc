@@ -31,8 +31,10 @@ Status check_joining(const TrainRequest& r) {
     if (!file.empty() && file != "/dev/null")
       return contradiction("{0} {1} with --join writes nothing: the 'paceline train' that starts a whole job does; leave {0} out",
                            name, file);
-  if (r.json)
-    return contradiction("--json with --join prints nothing: the coordinator has the report; give it to 'paceline coordinator'");
+  for (const auto& [name, given] : {std::pair("--json", r.json), std::pair("--verbose", r.verbose)})
+    if (given)
+      return contradiction("{} with --join prints nothing: the coordinator has the report; give it to 'paceline coordinator'",
+                           name);
   return {};
 }
 

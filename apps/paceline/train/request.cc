@@ -222,6 +222,7 @@ void add_limit_options(CLI::App& command, TrainRequest& r) {
   add_job_options(*command.add_option_group("Limits"), r.settings, job::Section::kLimits);
 
   command.add_flag("--json", r.json, "One JSON document on standard output, nothing else there");
+  command.add_flag("--verbose", r.verbose, kVerboseHelp)->group(kForExperts);
   command.add_flag("--progress", r.progress, "Show progress even when standard error is no terminal")->group(kForExperts);
   command.add_option("--metrics", r.metrics_file, "One JSON object per line and iteration to this file")
       ->check(not_empty)

@@ -36,10 +36,12 @@ struct TrainRequest {
   std::string convolutions_file;  // "": what the settings say
   std::string plan_file, config_file;
   bool json = false;
+  bool verbose = false;   // the report for people says all
   bool progress = false;  // bars even when standard error is no terminal
 };
 
 extern const char* const kTraceHelp;  // of --trace
+inline constexpr const char* kVerboseHelp = "The report says too what was chosen and why, and what links and the order were like";
 
 inline constexpr std::int64_t kMostProcesses = 100'000;  // of a kind
 

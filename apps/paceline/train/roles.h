@@ -13,6 +13,7 @@ struct CoordinatorRequest {
   job::JobSpec spec;  // its limits count, and nothing else before workers have joined
   std::string trace_file;
   bool json = false;
+  bool verbose = false;  // the report for people says all
   SecurityOptions security;
   bool events = false;          // for a parent process: one JSON object per line
   bool tells_gathered = false;  // and when everybody has joined

@@ -343,7 +343,7 @@ class WholeJob {
       if (request_.json)
         std::cout << report_->dump(2) << "\n";
       else
-        std::cout << report::report_text(*report_);
+        std::cout << report::report_text(*report_, request_.verbose ? report::Detail::kAll : report::Detail::kUsual);
       std::cout.flush();
     }
     const int status = children_[0]->wait_status();
