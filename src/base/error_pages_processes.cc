@@ -24,10 +24,12 @@ constexpr ErrorPage kProcessPages[] = {
      "Start the coordinator first, with `--bind` and the address that others use, and give `--join` the address that it prints."},
     {"unreachable", "A process could not be reached in time",
      "Nothing answered, although the address is valid: a firewall drops the packets, the machine is down, or a server listens at "
-     "an address that others cannot reach.",
+     "an address that others cannot reach. Or small packets pass, and large ones do not.",
      "`paceline doctor --serve` there and `paceline doctor HOST` here examine the way in both directions. `ping HOST` says only "
-     "that the machine is up.",
-     "Open the port, give each process `--bind` with an address that the others reach, or wait longer with `--deadline`."},
+     "that the machine is up; `ping -M do -s 1472 HOST`, that packets of 1500 bytes pass.",
+     "Open the port, give each process `--bind` with an address that the others reach, or wait longer with `--deadline`. Where "
+     "large "
+     "packets are lost, lower the MTU of the interface (`ip link set DEV mtu 1400`), or let ICMP pass."},
     {"not-paceline", "The other side is not Paceline",
      "What listens or connects there speaks another protocol: a web server, a port scan, a wrong port.",
      "`ss -ltnp` on that machine names the process that listens at the port.",

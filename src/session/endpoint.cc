@@ -116,13 +116,19 @@ void EndpointState::send(PeerId peer, const wire::MessageHead& head, std::span<c
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
   if (loopback_ != nullptr && peer == loopback_->self()) return loopback_->send(head, payload, ticket);
-  if (Peer* to = common_.find(peer)) enqueue(*to, head, ticket, to->session.outbox().add(head, payload, ticket));
+  if (Peer* to = begin_sending(peer)) enqueue(*to, head, ticket, to->session.outbox().add(head, payload, ticket));
 }
 
 void EndpointState::send_owned(PeerId peer, const wire::MessageHead& head, std::vector<std::byte> payload) {
   PACELINE_CHECK(payload.size() == head.payload_bytes, "a payload of {} bytes for a head that says {}", payload.size(),
                  head.payload_bytes);
-  if (Peer* to = common_.find(peer)) enqueue(*to, head, 0, to->session.outbox().add_owned(head, std::move(payload)));
+  if (Peer* to = begin_sending(peer)) enqueue(*to, head, 0, to->session.outbox().add_owned(head, std::move(payload)));
+}
+
+Peer* EndpointState::begin_sending(PeerId peer) {
+  Peer* to = common_.find(peer);
+  if (to != nullptr && to->session.outbox().idle()) to->session.on_busy(common_.now());
+  return to;
 }
 
 void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, std::uint64_t ticket, Outbox::Slot slot) {

@@ -61,6 +61,7 @@ void EndpointState::attach(Peer& peer, Link& link, std::uint64_t received) {
                status.message());
   }
   peer.stage = Stage::kUp;
+  peer.attached = common_.now();
   if (!peer.connecting) door_.reply(link, peer);
   while (const auto piece = peer.session.outbox().next_resend()) {
     ++common_.counters.chunks_resent;

@@ -73,6 +73,7 @@ class EndpointState {
   static constexpr Duration kPatience = std::chrono::milliseconds(250);
 
   // endpoint.cc
+  Peer* begin_sending(PeerId peer);  // null: it is gone
   void enqueue(Peer& peer, const wire::MessageHead& head, std::uint64_t ticket, Outbox::Slot slot);
   void pump();
   void release(Peer& peer);

@@ -13,6 +13,16 @@ namespace {
 // damaged length makes a reader wait for bytes that never come, and networks forget connections.
 constexpr std::int64_t kSuspectNumerator = 3, kSuspectDenominator = 5;
 
+// A packet with less than this passes wherever IP does.
+constexpr Bytes kSmallPacket{1'200};
+
+// Why what was sent does not arrive, though connections and what is said over them first do.
+std::string way_of(Bytes stuck) {
+  return stuck > kSmallPacket
+             ? "small packets pass, large ones do not: look at the MTU of the way there, and whether packets are lost"
+             : "look whether packets are lost on the way there";
+}
+
 }  // namespace
 
 Liveness::~Liveness() {
@@ -21,6 +31,15 @@ Liveness::~Liveness() {
 
 TimePoint Liveness::suspect_at(const Peer& peer) const {
   return peer.session.silent_since() + common_.options.silence_deadline * kSuspectNumerator / kSuspectDenominator;
+}
+
+// A way may let small packets through alone, as hellos are: then connections come and go for ever, and the peer is not silent. If
+// one was given up already, and nothing has moved since for as long as silence may last, the way is to blame.
+TimePoint Liveness::stuck_at(const Peer& peer) const {
+  const Duration deadline = common_.options.silence_deadline;
+  if (peer.session.outbox().idle() || peer.session.moved() >= peer.attached) return TimePoint::max();
+  return std::max(peer.session.moved() + deadline,
+                  peer.attached + deadline * (kSuspectDenominator - kSuspectNumerator) / kSuspectDenominator);
 }
 
 TimePoint Liveness::due(const Peer& peer) const {
@@ -34,7 +53,7 @@ TimePoint Liveness::due(const Peer& peer) const {
     // A connection that is being closed has nothing more to wait for.
     case Stage::kUp:
       if (!peer.link->failure.ok()) return TimePoint::max();
-      return std::min({peer.session.heartbeat_at(), suspect_at(peer), peer.session.acknowledge_at()});
+      return std::min({peer.session.heartbeat_at(), suspect_at(peer), stuck_at(peer), peer.session.acknowledge_at()});
     case Stage::kDown:
       return peer.limit();
     case Stage::kEnding:
@@ -102,6 +121,14 @@ void Liveness::on_due(Peer& peer, TimePoint at) {
                                  to_text(common_.options.silence_deadline / 2));
       return peer.link->connection->close();
     case Stage::kUp:
+      if (at >= stuck_at(peer)) {
+        const Bytes stuck = peer.session.outbox().unacknowledged();
+        return state_.end(
+            peer, ErrorKind::kPeerLost,
+            fmt::format("answers, but of {} that were sent there nothing has arrived for {}, over more than one connection: {}",
+                        to_text(stuck), to_text(at - peer.session.moved()), way_of(stuck)),
+            {}, "unreachable");
+      }
       if (at >= peer.session.heartbeat_at()) {
         state_.transmit(*peer.link, peer.session.control(at, common_.options.epoch, wire::FrameKind::kHeartbeat));
       } else if (at >= peer.session.acknowledge_at()) {

@@ -23,6 +23,7 @@ class Liveness {
  private:
   TimePoint due(const Peer& peer) const;
   TimePoint suspect_at(const Peer& peer) const;
+  TimePoint stuck_at(const Peer& peer) const;
   void on_timer();
   void on_due(Peer& peer, TimePoint at);
 

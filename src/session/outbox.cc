@@ -71,6 +71,12 @@ Status Outbox::on_acknowledged(std::uint64_t sequence) {
   return {};
 }
 
+Bytes Outbox::unacknowledged() const {
+  Bytes bytes;
+  for (std::uint64_t sequence = acknowledged_ + 1; sequence < next_; ++sequence) bytes.count += at(sequence).size;
+  return bytes;
+}
+
 void Outbox::on_sent(std::uint64_t sequence) { sent_ = std::max(sent_, sequence); }
 
 std::optional<Outbox::Released> Outbox::release() {

@@ -58,6 +58,8 @@ class Outbox {
   std::uint64_t last_sequence() const { return next_ - 1; }
   std::uint64_t acknowledged() const { return acknowledged_; }
   bool idle() const { return messages_ == 0; }  // everything that was added has been delivered
+  // Of the chunks that were handed over and not acknowledged.
+  Bytes unacknowledged() const;
 
  private:
   static constexpr std::uint64_t kAll = ~std::uint64_t{0};
@@ -79,6 +81,7 @@ class Outbox {
 
   Slot add(const wire::MessageHead& head);
   Sent& at(std::uint64_t sequence) { return ring_[sequence & (ring_.size() - 1)]; }
+  const Sent& at(std::uint64_t sequence) const { return ring_[sequence & (ring_.size() - 1)]; }
   Piece piece(std::uint64_t sequence);
 
   std::vector<Message> slots_;

@@ -64,6 +64,7 @@ struct Peer {
   std::uint32_t attempt = 0;                      // hellos of this session
   std::uint32_t failures = 0;                     // connections in a row that brought nothing
   TimePoint fruitless_since{};                    // the first of them
+  TimePoint attached{};                           // when the last connection began
   std::uint64_t progress = 0;                     // chunks received and acknowledged, when the last connection ended
   std::optional<wire::MessageHead> last_message;  // that came, of data
   Status last_failure;

@@ -9,12 +9,14 @@
 
 namespace paceline::session {
 
-Session::Session(TimePoint now, Duration silence_deadline) : deadline_(silence_deadline), heard_(now), sent_(now) {
+Session::Session(TimePoint now, Duration silence_deadline) : deadline_(silence_deadline), heard_(now), sent_(now), moved_(now) {
   PACELINE_CHECK(silence_deadline > Duration::zero(), "a silence deadline of {} ns", silence_deadline.count());
 }
 
 Status Session::on_attached(TimePoint now, std::uint64_t received) {
+  const std::uint64_t before = outbox_.acknowledged();
   PACELINE_RETURN_IF_ERROR(outbox_.on_attached(received));
+  if (outbox_.acknowledged() != before) moved_ = now;
   hear(now);
   sent_ = now;
   owe_nothing();  // hello and its answer have said what was received
@@ -69,10 +71,13 @@ Result<Inbox::Arrival> Session::on_chunk_head(const wire::FrameHeader& header, s
 
 Result<Session::Event> Session::on_frame(TimePoint now, const wire::FrameHeader& header, std::span<const std::byte> body) {
   hear(now);
+  const std::uint64_t before = outbox_.acknowledged();
   PACELINE_RETURN_IF_ERROR(outbox_.on_acknowledged(header.acknowledged));
+  if (outbox_.acknowledged() != before) moved_ = now;
   switch (header.kind) {
     case wire::FrameKind::kChunk: {
       PACELINE_ASSIGN_OR_RETURN(const Inbox::Accepted accepted, inbox_.accept(header.sequence, body, header.payload_bytes));
+      moved_ = now;
       owe(now, accepted.head);
       if (accepted.kind == Inbox::Accepted::Kind::kMessage)
         return Event{.kind = Event::Kind::kMessage, .head = accepted.head, .payload = accepted.payload};

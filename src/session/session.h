@@ -74,12 +74,20 @@ class Session {
   // for small messages of collectives, which nobody waits for: mostly a frame that goes back anyway tells of them.
   TimePoint acknowledge_at() const { return acknowledge_at_; }
 
+  // Something new is to be sent to a peer that has had everything: from now on it is awaited that it arrives.
+  void on_busy(TimePoint now) { moved_ = now; }
+  // When something last moved, a chunk here or an acknowledgement, or was to begin to. Hellos and heartbeats move nothing.
+  TimePoint moved() const { return moved_; }
+
   TimePoint heard() const { return heard_; }                          // when the peer was heard last
   TimePoint silent_since() const { return heard_ + forgiven_; }       // its silence counts from here
   TimePoint silent_at() const { return silent_since() + deadline_; }  // the peer is lost from here on
   TimePoint heartbeat_at() const { return sent_ + deadline_ / 5; }    // a heartbeat is due while attached
   // This process itself did not run for so long; the peer is not to blame.
-  void forgive(Duration pause) { forgiven_ += pause; }
+  void forgive(Duration pause) {
+    forgiven_ += pause;
+    moved_ += pause;
+  }
 
  private:
   void hear(TimePoint now);
@@ -89,6 +97,7 @@ class Session {
   Duration deadline_;
   TimePoint heard_, sent_;
   Duration forgiven_{0};  // of the silence since then
+  TimePoint moved_;
   TimePoint acknowledge_at_ = TimePoint::max();
   std::size_t patient_bytes_ = 0;  // of messages whose acknowledgement waits
   Outbox outbox_;

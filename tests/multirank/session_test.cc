@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "session_setting.h"
+#include "transport/faulty/faulty_transport.h"
 
 namespace paceline::session::testing {
 namespace {
@@ -178,6 +179,24 @@ TEST_P(SessionTest, ADeadPeerIsLostWithinTheDeadlineAndWhatWasSentToItIsTheCalle
   EXPECT_THAT(reason.message(), HasSubstr("server 0 ("));
   worker.send_owned(peer, head(1), {});  // does nothing
   worker.close(10s);
+}
+
+TEST(SessionWay, ThatLosesLargePacketsIsToldThoughItsConnectionsComeBack) {
+  const Backend sound = transport::testing::tcp_backend();
+  Backend hole = sound;
+  hole.make = [&] { return transport::make_faulty_transport(sound.make(), {.longest_frame = 900}); };
+  Node server(sound, named(kServer, 2s)), worker(hole, named(kWorker1, 2s));
+  worker.connect(server.listen(sound.host), kServer);
+  const PeerId peer = worker.wait_peer(kServer);
+  worker.send_owned(peer, head(1), std::vector<std::byte>(100));
+  server.wait_until("what is small", [](Node& node) { return node.arrived.size() == 1; });
+  worker.send_owned(peer, head(2), std::vector<std::byte>(10'000));
+  const Status reason = worker.wait_lost(peer);
+  EXPECT_EQ(reason.kind(), ErrorKind::kPeerLost);
+  EXPECT_EQ(reason.code(), "unreachable");
+  EXPECT_THAT(reason.message(), HasSubstr("server 0 ("));
+  EXPECT_THAT(reason.message(), HasSubstr("over more than one connection: small packets pass, large ones do not: look at the MTU"));
+  EXPECT_GE(worker.counters().reconnects, 1U);
 }
 
 TEST_P(SessionTest, IdleSessionsLiveOnHeartbeats) {

@@ -40,7 +40,9 @@ void FaultyStream::abandon() {
 }
 
 void FaultyStream::send(const wire::SealedHead& head, std::span<const std::byte> payload, std::uint64_t ticket) {
-  if (!usable() || doomed_) return;
+  const std::size_t longest = plan_->options().longest_frame;
+  stuck_ = stuck_ || (longest > 0 && head.size + payload.size() > longest);
+  if (!usable() || doomed_ || stuck_) return;
   held_.push_back({head, payload, ticket, plan_->draw(head.size, payload.size())});
   if (held_.size() == 1) pump();
 }

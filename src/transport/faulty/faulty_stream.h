@@ -57,6 +57,7 @@ class FaultyStream final : public ConnectionHandler, public std::enable_shared_f
   std::deque<Leaving> leaving_;
   std::optional<Loop::TimerId> timer_;  // of the wait of held_.front()
   bool waits_for_others_ = false;
+  bool stuck_ = false;   // what it sends is lost
   bool doomed_ = false;  // it is cut once all of leaving_ is out
   bool cut_ = false;
   bool closed_ = false;  // by the user

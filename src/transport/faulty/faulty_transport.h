@@ -25,6 +25,8 @@ struct FaultOptions {
   double corrupt_head = 0;  // one bit is flipped, in a copy; a flipped length may make the receiver wait for bytes that never come
   double corrupt_payload = 0;
 
+  std::size_t longest_frame = 0;  // one with more bytes, and all behind it on its connection, is lost without a word; 0: none is
+
   double duplicate_connect = 0;  // a second connection to the same place that says nothing, until the other side closes it
 };
 
