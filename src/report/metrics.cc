@@ -103,6 +103,9 @@ constexpr Row<LinkReport> kLink[] = {
     row<&LinkReport::turns>("turns"),
     row<&LinkReport::window_full>("window_full"),
     row<&LinkReport::strangers>("strangers"),
+    row<&LinkReport::slowest>("slowest"),
+    row<&LinkReport::slowest_bandwidth>("slowest_bandwidth"),
+    row<&LinkReport::fastest_bandwidth>("fastest_bandwidth"),
 };
 
 constexpr Row<WorkerReport> kWorker[] = {
@@ -132,6 +135,7 @@ constexpr Row<ServerReport> kServer[] = {
     row<&ServerReport::updates>("updates"),
     row<&ServerReport::reorderings>("reorderings"),
     row<&ServerReport::link>("link"),
+    row<&ServerReport::values_wait>("values_wait"),
     row<&ServerReport::shares_process>("shares_process"),
     row<&ServerReport::pace>("pace"),
 };

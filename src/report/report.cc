@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
+#include <ranges>
 
 #include <sys/resource.h>
 
@@ -54,6 +56,47 @@ Json ordering(const job::JobSpec& settings, const std::vector<WorkerReport>& wor
           {"window_full", sum_of(links, &LinkReport::window_full)}};
 }
 
+// What stands out among equals is worth a word: at least so many times worse than they are.
+constexpr double kStandsOut = 2;
+
+// The way between two hosts that is slower than others by far; null: none is, or there is nothing to compare it with.
+Json slowest_link(const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
+  struct Way {
+    std::string from, to;
+    double bandwidth = 0;
+  };
+  std::vector<double> others;
+  std::optional<Way> slowest;
+  const auto look_at = [&](const std::string& from, const LinkReport& link) {
+    if (link.slowest.empty()) return;
+    others.push_back(link.fastest_bandwidth);
+    if (!slowest || link.slowest_bandwidth < slowest->bandwidth) slowest = {from, link.slowest, link.slowest_bandwidth};
+  };
+  for (const WorkerReport& worker : workers) look_at(fmt::format("worker {}", worker.rank), worker.link);
+  for (const ServerReport& server : servers)
+    if (server.shares_process == 0) look_at(fmt::format("server {}", server.rank), server.link);
+  if (others.size() < 3 || slowest->bandwidth * kStandsOut > median(others)) return nullptr;
+  return fmt::format("way from {} to {}: {} while something is on it, elsewhere {}", slowest->from, slowest->to,
+                     to_text(BytesPerSecond{slowest->bandwidth}), to_text(BytesPerSecond{median(others)}));
+}
+
+// The server whose values wait longer than elsewhere by far, and so long that an iteration shows it; null: none.
+Json slowest_server(const JobShape& shape, const std::vector<ServerReport>& servers, double iteration_seconds) {
+  constexpr double kLeastShare = 0.05;  // of an iteration
+  if (servers.size() < 2) return nullptr;
+  const auto slowest = std::ranges::max_element(servers, {}, &ServerReport::values_wait);
+  std::vector<double> others;
+  for (const ServerReport& server : servers)
+    if (server.rank != slowest->rank) others.push_back(server.values_wait);
+  const double elsewhere = median(others);
+  if (slowest->values_wait < kStandsOut * elsewhere || slowest->values_wait - elsewhere < kLeastShare * iteration_seconds)
+    return nullptr;
+  const auto where = shape.addresses.find(Rank{slowest->rank});
+  return fmt::format("server {}{}: values wait {} before they leave, elsewhere {}", slowest->rank,
+                     where == shape.addresses.end() ? "" : fmt::format(" ({})", where->second),
+                     to_text(from_seconds(slowest->values_wait)), to_text(from_seconds(elsewhere)));
+}
+
 Json link_of(const job::JobSpec& settings, const std::vector<WorkerReport>& workers, const std::vector<ServerReport>& servers) {
   std::vector<double> windows, rates, round_trips;
   for (const LinkReport& link : links_of(workers, servers)) {
@@ -66,7 +109,8 @@ Json link_of(const job::JobSpec& settings, const std::vector<WorkerReport>& work
           {"bandwidth", rates.empty() ? Json(nullptr) : Json(lower_median(rates))},
           {"round_trip", round_trips.empty() ? Json(nullptr) : Json(lower_median(round_trips))},
           {"measured", rates.size()},
-          {"processes", windows.size()}};
+          {"processes", windows.size()},
+          {"slowest", slowest_link(workers, servers)}};
 }
 
 Json per_worker(const std::vector<WorkerReport>& by_rank) {
@@ -94,6 +138,7 @@ Json per_server(const std::vector<ServerReport>& reports) {
   for (const ServerReport& server : reports) {
     servers.push_back({{"rank", server.rank},
                        {"updates", server.updates},
+                       {"values_wait", server.values_wait},
                        {"gradient_bytes_high", server.gradient_bytes_high},
                        {"peak_bytes", server.peak_bytes}});
   }
@@ -236,6 +281,7 @@ Result<Json> job_report(const job::JobSpec& settings, const JobShape& shape, con
               {"iteration_seconds", {{"median", times.median()}, {"min", times.least()}, {"max", times.most()}}},
               {"per_worker", per_worker(by_rank)},
               {"per_server", per_server(servers)},
+              {"slowest_server", slowest_server(shape, servers, times.median())},
               {"phases", phases},
               {"overlapped",
                {{"push", mean(by_rank, [&](const WorkerReport& w) { return per_iteration(w.overlapped_push, w); })},

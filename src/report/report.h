@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct LinkReport {
   std::int64_t turns = 0;            // chunks that left because it was the turn of gradients, or of values
   std::int64_t window_full = 0;      // times that something waited for an acknowledgement only
   std::int64_t strangers = 0;        // connections that were turned away
+  // Of the ways to processes on other hosts: to whom the slowest one leads, its rate while something was on it, and the fastest
+  // one's. "", 0: none carried enough.
+  std::string slowest;
+  double slowest_bandwidth = 0, fastest_bandwidth = 0;
 
   bool operator==(const LinkReport&) const = default;
 };
@@ -81,6 +86,7 @@ struct ServerReport {
   std::int64_t updates = 0;
   std::int64_t reorderings = 0;  // gradients that were worked off before one that had arrived earlier
   LinkReport link;
+  double values_wait = 0;           // seconds that a value was ready before it began to leave, mean
   std::int64_t shares_process = 0;  // 1: with a worker, so that its link is in the worker's report too
   Json pace;                        // of the pacing server, report/pace_record.h; null: another one, or bsp
 };
@@ -96,6 +102,7 @@ struct JobShape {
   std::int32_t servers = 0;  // 0: the reference, or workers that train by collective operations
   std::int32_t both = 0;     // processes that are a worker and a server; they count in both
   enum class Processes { kMany, kOne } processes = Processes::kMany;  // kOne: the reference, whose workers take turns
+  std::map<Rank, std::string> addresses;                              // of servers, as far as they are known
 };
 
 // `by_rank`: every worker's report. In BSP all workers must hold the same parameters: kCorrupt naming the ranks when they do not.

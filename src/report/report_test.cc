@@ -92,7 +92,10 @@ TEST(Report, WhatAWorkerTellsArrivesBitForBit) {
                    .reply_overtakes = 2 + i,
                    .turns = 3 + i,
                    .window_full = 4 + i,
-                   .strangers = 5 + i};
+                   .strangers = 5 + i,
+                   .slowest = "server 1",
+                   .slowest_bandwidth = real(),
+                   .fastest_bandwidth = real()};
     const auto again = decode_worker_report(encode(report));
     ASSERT_TRUE(again.ok()) << again.status().message();
     expect_same(*again, report);
@@ -107,6 +110,7 @@ TEST(Report, WhatAServerTellsArrives) {
                             .updates = 9,
                             .reorderings = 11,
                             .link = {.window = 5, .reply_overtakes = 6},
+                            .values_wait = 0.25,
                             .shares_process = 1};
   const auto again = decode_server_report(encode(report));
   ASSERT_TRUE(again.ok());
@@ -116,6 +120,7 @@ TEST(Report, WhatAServerTellsArrives) {
   EXPECT_EQ(again->updates, 9);
   EXPECT_EQ(again->reorderings, 11);
   EXPECT_EQ(again->link, report.link);
+  EXPECT_EQ(again->values_wait, 0.25);
   EXPECT_EQ(again->shares_process, 1);
 }
 
@@ -245,6 +250,36 @@ TEST(Report, LinksOfProcessesAndReorderingsOfPlacesAreGathered) {
   EXPECT_THAT(report_text(*unused, Detail::kAll), HasSubstr("no link was busy for long enough"));
   EXPECT_TRUE(
       (*job_report({}, {.workers = 1, .processes = JobShape::Processes::kOne}, {worker_report(0)}, {}))["ordering"].is_null());
+}
+
+TEST(Report, NamesTheServerWhoseValuesWaitLongest) {
+  const auto told = [](double first, double second) {
+    const auto made =
+        job_report({}, {.workers = 1, .servers = 3, .addresses = {{Rank{1}, "10.0.0.4:41022"}}}, {worker_report(0)},
+                   {{.rank = 0, .values_wait = first}, {.rank = 1, .values_wait = second}, {.rank = 2, .values_wait = first}});
+    return std::pair((*made)["slowest_server"], report_text(*made));
+  };
+  const auto [slow, text] = told(0.0027, 0.117);  // of iterations of 1 s
+  EXPECT_EQ(slow, "server 1 (10.0.0.4:41022): values wait 117.0 ms before they leave, elsewhere 2.7 ms");
+  EXPECT_THAT(text, HasSubstr("slowest        server 1 (10.0.0.4:41022): values wait"));
+  EXPECT_TRUE(told(0.0027, 0.04).first.is_null()) << "no iteration shows it";
+  EXPECT_TRUE(told(0.1, 0.19).first.is_null()) << "not twice as long";
+  EXPECT_TRUE((*job_report({}, {.workers = 1, .servers = 1}, {worker_report(0)}, {{.rank = 0, .values_wait = 1}}))["slowest_server"]
+                  .is_null())
+      << "there is no other";
+}
+
+TEST(Report, NamesTheSlowWay) {
+  const auto told = [](double slowest) {
+    std::vector<WorkerReport> workers = {worker_report(0), worker_report(1)};
+    workers[0].link = {.slowest = "server 0", .slowest_bandwidth = 60e6, .fastest_bandwidth = 60e6};
+    workers[1].link = {.slowest = "server 0", .slowest_bandwidth = slowest, .fastest_bandwidth = slowest};
+    const LinkReport servers{.slowest = "worker 1", .slowest_bandwidth = 5e6, .fastest_bandwidth = 58e6};
+    return (*job_report({}, {.workers = 2, .servers = 1}, workers,
+                        {{.rank = 0, .link = slowest < 5e6 ? servers : workers[0].link}}))["link"]["slowest"];
+  };
+  EXPECT_EQ(told(3e6), "way from worker 1 to server 0: 3.0 MB/s while something is on it, elsewhere 58.0 MB/s");
+  EXPECT_TRUE(told(31e6).is_null()) << "not half as fast";
 }
 
 TEST(Report, AnEvaluationWithoutATestSetHasNoAccuracy) {

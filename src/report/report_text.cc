@@ -165,6 +165,11 @@ std::string report_text(const Json& report, Detail detail) {
   line("iteration",
        fmt::format("{} median, {} to {}", duration(iteration["median"]), duration(iteration["min"]), duration(iteration["max"])));
   text += phases_text(report) + workers_text(report["per_worker"]);
+  const Json& server = report["slowest_server"];
+  const Json way = report["link"].is_null() ? Json(nullptr) : report["link"]["slowest"];
+  if (!server.is_null() || !way.is_null()) text += "\n";
+  if (!server.is_null()) line("slowest", server.get<std::string>());
+  if (!way.is_null()) line("slowest", way.get<std::string>());
   if (!report["sync_detail"].is_null()) text += "\n" + sync_text(report["sync_detail"]);
   text += fmt::format("\nparameters     {}\n", report["parameters_hash"].get<std::string>());
   if (!report["checkpoint"].is_null()) line("checkpoint", report["checkpoint"].get<std::string>());

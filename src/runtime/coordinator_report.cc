@@ -19,8 +19,12 @@ std::optional<report::Json> Coordinator::final_report(wire::Stop& stop) const {
     if (auto report = report::decode_server_report(text); report.ok()) servers.push_back(*report);
   }
   if (!agreed_ || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
-  auto report =
-      job_report(*agreed_, {.workers = options_.workers, .servers = options_.servers, .both = roster_.both()}, workers, servers);
+  report::JobShape shape{.workers = options_.workers, .servers = options_.servers, .both = roster_.both()};
+  for (const auto& [peer, role] : roles_) {
+    const auto name = roster_.name_of(peer);
+    if (name && plays(role, wire::Role::kServer)) shape.addresses[name->rank] = endpoint_->address_of(peer);
+  }
+  auto report = job_report(*agreed_, shape, workers, servers);
   if (!report.ok()) {
     stop = wire::stop_for(report.status());
     return std::nullopt;

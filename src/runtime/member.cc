@@ -145,7 +145,15 @@ report::LinkReport Member::link() const {
           .reply_overtakes = static_cast<std::int64_t>(counters.reply_overtakes),
           .turns = static_cast<std::int64_t>(counters.turns),
           .window_full = static_cast<std::int64_t>(counters.window_full),
-          .strangers = static_cast<std::int64_t>(counters.strangers_refused + counters.hellos_refused)};
+          .strangers = static_cast<std::int64_t>(counters.strangers_refused + counters.hellos_refused),
+          .slowest = link.slowest ? link.slowest->to.text() : "",
+          .slowest_bandwidth = link.slowest ? link.slowest->rate.value : 0,
+          .fastest_bandwidth = link.fastest ? link.fastest->rate.value : 0};
+}
+
+double Member::values_wait() const {
+  const session::EndpointCounters& counters = endpoint_->counters();
+  return counters.replies == 0 ? 0 : seconds(counters.replies_waited) / static_cast<double>(counters.replies);
 }
 
 void Member::open_channels(const Ends& ends) {

@@ -116,6 +116,7 @@ class Member : public session::EndpointHandler, protected MemberEvents {
 
   // For the report.
   report::LinkReport link() const;
+  double values_wait() const;  // as in report::ServerReport
   wire::Role role() const { return options_.role; }
   std::int64_t reading(TimePoint at) const { return options_.clock ? options_.clock(at) : at.time_since_epoch().count(); }
 

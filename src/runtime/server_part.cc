@@ -85,6 +85,7 @@ void ServerPart::report(const wire::Stop& stop) {
   report.updates = service_->core().counters().updates;
   report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);
   report.link = node_.link();
+  report.values_wait = node_.values_wait();
   report.shares_process = node_.shared() ? 1 : 0;
   if (pace_ != nullptr && uneven_) report.pace = pace_->detail();
   node_.tell_timeline();

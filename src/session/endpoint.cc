@@ -56,6 +56,9 @@ EndpointOptions require_valid(const EndpointOptions& options) {
 }
 
 constexpr std::size_t kMostUnread = 64;  // frames
+// What a way must have carried before its rate is told.
+constexpr Duration kLeastWaited = std::chrono::milliseconds(200);
+constexpr Bytes kLeastSent{1'000'000};
 
 }  // namespace
 
@@ -86,7 +89,18 @@ void EndpointState::set_egress(const scheduling::EgressRules& rules) {
   pump();
 }
 
-LinkState EndpointState::link() const { return {queue_.window(), queue_.chunk(), window_.sustained(), window_.round_trip()}; }
+LinkState EndpointState::link() const {
+  LinkState link{
+      .window = queue_.window(), .chunk = queue_.chunk(), .rate = window_.sustained(), .round_trip = window_.round_trip()};
+  for (const auto& [id, peer] : common_.peers) {
+    const bool tells = peer->elsewhere && peer->name.takes_data() && peer->waited >= kLeastWaited;
+    if (!tells || peer->acknowledged < kLeastSent) continue;
+    const LinkState::Way way{peer->name, {static_cast<double>(peer->acknowledged.count) / seconds(peer->waited)}};
+    if (!link.slowest || way.rate < link.slowest->rate) link.slowest = way;
+    if (!link.fastest || link.fastest->rate < way.rate) link.fastest = way;
+  }
+  return link;
+}
 
 void EndpointState::set_name(PeerId peer, const wire::PeerName& name) {
   if (Peer* named = common_.find(peer)) named->name = name;
@@ -134,11 +148,16 @@ Peer* EndpointState::begin_sending(PeerId peer) {
 void EndpointState::enqueue(Peer& peer, const wire::MessageHead& head, std::uint64_t ticket, Outbox::Slot slot) {
   ++common_.counters.messages_sent;
   common_.counters.payload_bytes_sent += head.payload_bytes;
+  const scheduling::Flow flow = flow_of(channel_of(head.kind));
+  if (flow == scheduling::Flow::kReply) {
+    peer.ready.resize(std::max<std::size_t>(peer.ready.size(), slot + 1));
+    peer.ready[slot] = common_.now();
+  }
   queue_.on_ready({.destination = peer.lane,
                    .layer = head.layer,
                    .size = {static_cast<std::int64_t>(head.payload_bytes)},
                    .tag = slot,
-                   .flow = flow_of(channel_of(head.kind)),
+                   .flow = flow,
                    .iteration = head.iteration,
                    .turn = turn_of(head, ticket)});
   pump();
@@ -157,7 +176,13 @@ void EndpointState::pump() {
     Peer& peer = *lanes_[chunk->destination];
     const auto piece = peer.session.outbox().take(static_cast<Outbox::Slot>(chunk->tag), chunk->offset, chunk->size);
     const TimePoint at = common_.now();
-    if (chunk->offset.count == 0) tell(wire::Happening::kLeft, peer.name.rank, piece.body.head);
+    if (chunk->offset.count == 0) {
+      tell(wire::Happening::kLeft, peer.name.rank, piece.body.head);
+      if (flow_of(channel_of(piece.body.head.kind)) == scheduling::Flow::kReply) {
+        ++common_.counters.replies;
+        common_.counters.replies_waited += at - peer.ready[chunk->tag];
+      }
+    }
     window_.on_sent(chunk->destination, at);
     peer.waits_since = std::min(peer.waits_since, at);
     transmit(*peer.link, peer.session.chunk(at, common_.options.epoch, piece));
@@ -172,7 +197,10 @@ void EndpointState::release(Peer& peer) {
     const auto released = peer.session.outbox().release();
     if (!released) break;
     queue_.on_acknowledged(peer.lane, released->chunk);
-    peer.waits_since = queue_.in_flight(peer.lane).count > 0 ? common_.now() : TimePoint::max();
+    const TimePoint at = common_.now();
+    peer.acknowledged.count += released->chunk.count;
+    if (peer.waits_since < at) peer.waited += at - peer.waits_since;
+    peer.waits_since = queue_.in_flight(peer.lane).count > 0 ? at : TimePoint::max();
     const auto backlog =
         queue_.waiting() > 0 ? scheduling::WindowFollower::Backlog::kSome : scheduling::WindowFollower::Backlog::kNone;
     if (window_.on_acknowledged(peer.lane, released->chunk, backlog, common_.now()) == scheduling::WindowFollower::Window::kChanged)

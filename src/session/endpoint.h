@@ -89,6 +89,8 @@ struct EndpointCounters {
   std::uint64_t reply_overtakes = 0;  // of them, chunks of values and notices
   std::uint64_t turns = 0;            // chunks that left because it was the turn of their flow (scheduling/egress_queue.h)
   std::uint64_t window_full = 0;      // times that something waited for an acknowledgement only
+  std::uint64_t replies = 0;          // messages of values that have begun to leave,
+  Duration replies_waited{};          // and how long they were ready before, all together
   std::uint64_t hellos_refused = 0;   // of peers that say who they are
   std::uint64_t doors = 0;            // peers that connect whose end would be noticed at once (doorbell.h)
 };
@@ -98,6 +100,12 @@ struct LinkState {
   Bytes window, chunk;                 // in use
   std::optional<BytesPerSecond> rate;  // nothing: the link was never busy for long enough
   std::optional<Duration> round_trip;
+  // Of the ways to peers on other hosts over which enough was sent: the rate while something was on its way there.
+  struct Way {
+    wire::PeerName to;
+    BytesPerSecond rate;
+  };
+  std::optional<Way> slowest, fastest;
 };
 
 class Endpoint {

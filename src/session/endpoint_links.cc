@@ -56,6 +56,9 @@ void EndpointState::attach(Peer& peer, Link& link, std::uint64_t received) {
   peer.link = &link;
   link.peer = &peer;
   link.connection->admit();
+  const std::string& own_host = link.connection->ends().local.host;
+  const auto address = transport::parse_address(link.connection->ends().peer);
+  peer.elsewhere = address.ok() && !own_host.empty() && address->host != own_host;
   if (const Status status = peer.session.on_attached(common_.now(), received); !status.ok()) {
     return end(peer, ErrorKind::kCorrupt, fmt::format("and this process disagree on what was sent: {}", status.message()),
                status.message());

@@ -56,6 +56,10 @@ struct Peer {
   Session session;
   scheduling::EgressQueue::Destination lane = 0;
   TimePoint waits_since = TimePoint::max();  // for an acknowledgement
+  Duration waited{};                         // for acknowledgements, of so many bytes
+  Bytes acknowledged{};
+  bool elsewhere = false;        // on another host
+  std::vector<TimePoint> ready;  // by slot, of messages of values that have not begun to leave
   Stage stage = Stage::kWaiting;
   Link* link = nullptr;    // the connection in use
   Link* parked = nullptr;  // a newer one, which waits until the older is gone and touches no payload any more

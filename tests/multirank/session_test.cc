@@ -94,6 +94,22 @@ TEST_P(SessionTest, GradientsAndValuesOfOneLayerTakeTurnsOnALinkThatBothUse) {
   EXPECT_GT(node.counters().window_full, 0U);
 }
 
+TEST_P(SessionTest, CountsHowLongValuesWereReadyBeforeTheyLeft) {
+  Node server(backend_, named(kServer)), worker(backend_, named(kWorker1));
+  worker.connect(server.listen(backend_.host), kServer);
+  const PeerId peer = server.wait_peer(kWorker1);
+  server.send_owned(peer, head(0), std::vector<std::byte>(100));  // a gradient
+  for (const std::uint32_t unit : {1U, 2U}) {
+    auto value = head(unit);
+    value.kind = wire::MessageKind::kValue;
+    server.send_owned(peer, value, std::vector<std::byte>(50'000));  // of which the window lets a part pass
+  }
+  worker.wait_until("all of them", [](Node& node) { return node.arrived.size() == 3; });
+  const EndpointCounters counters = server.counters();
+  EXPECT_EQ(counters.replies, 2U);
+  EXPECT_GT(counters.replies_waited, Duration::zero());
+}
+
 TEST_P(SessionTest, TheWindowFollowsWhatIsAcknowledgedOnceItIsToldTo) {
   Node peer(backend_, named(kServer)), node(backend_, named(kWorker1));
   node.connect(peer.listen(backend_.host), kServer);
