@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <future>
 
+#include "base/log.h"
 #include "checkpoint/saved_model.h"
 #include "collectives/training/collective_carrier.h"
 #include "collectives/training/loop_options.h"
+#include "job/costs.h"
 #include "paramserver/service/server_carrier.h"
 #include "runtime/saved_state.h"
 
@@ -95,6 +97,8 @@ Result<session::ChannelEnd*> WorkerProcess::begin(const BegunJob& job) {
   first_ = settings_.saving.iteration + 1;
   begun_ = first_;
   PACELINE_RETURN_IF_ERROR(check_state(*job.plan));
+  if (rank_ == Rank{0} && settings_.has_servers())
+    for (const std::string& cost : job::costs_of(*job.plan)) log::warn("{}", cost);
   PACELINE_RETURN_IF_ERROR(make_exchange(job.plan));
   return &exchange_->carrier();
 }
