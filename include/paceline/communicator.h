@@ -86,7 +86,30 @@ enum {
   PACELINE_ALLREDUCE = 3,
   PACELINE_REDUCE_SCATTER = 4, /* each rank gets its part of the reduced message */
   PACELINE_ALLGATHER = 5,      /* each rank gives its part of the message */
-  PACELINE_BARRIER = 6
+  PACELINE_BARRIER = 6,
+  PACELINE_ALLTOALL = 7, /* each rank gives every rank elements of its own, as many as `gives` and `takes` say */
+  PACELINE_GATHER = 8,   /* each rank gives `count` elements to the root */
+  PACELINE_SCATTER = 9   /* the root gives each rank `count` elements */
+};
+/* Types of elements that are only moved, beside those of paceline.h: by broadcast, allgather, all-to-all, gather, scatter. Ranks
+ * that name different ones disagree. */
+enum {
+  PACELINE_INT64 = 5,
+  PACELINE_INT16 = 6,
+  PACELINE_INT8 = 7,
+  PACELINE_UINT8 = 8,
+  PACELINE_BOOL = 9, /* of one byte */
+  PACELINE_UINT16 = 10,
+  PACELINE_UINT32 = 11,
+  PACELINE_UINT64 = 12,
+  PACELINE_COMPLEX32 = 13, /* of two float16 */
+  PACELINE_COMPLEX64 = 14,
+  PACELINE_COMPLEX128 = 15,
+  PACELINE_FLOAT8_E4M3FN = 16,
+  PACELINE_FLOAT8_E4M3FNUZ = 17,
+  PACELINE_FLOAT8_E5M2 = 18,
+  PACELINE_FLOAT8_E5M2FNUZ = 19,
+  PACELINE_FLOAT8_E8M0FNU = 20
 };
 /* Reductions; MEAN not of INT32. */
 enum { PACELINE_SUM = 0, PACELINE_MAX = 1, PACELINE_MIN = 2, PACELINE_MEAN = 3 };
@@ -101,19 +124,24 @@ enum {
 };
 
 /* The same memory as input and output, or two that do not overlap; aligned to the element. They belong to the operation until
- * its end. */
+ * its end. All-to-all, gather and scatter take two that do not overlap; elements stand there in the order of the ranks. */
 typedef struct paceline_call {
   size_t size;
   int32_t operation;
   int32_t type; /* of the elements; barrier: none */
   int32_t reduction;
-  int32_t root;     /* broadcast, reduce: rank in the communicator */
+  int32_t root;     /* broadcast, reduce, gather, scatter: rank in the communicator */
   int32_t priority; /* 0 or more; lower leaves first when several operations are in flight */
   int32_t algorithm;
   int64_t block_bytes; /* of PACELINE_LINEAR_PIPELINE; 0: the best */
-  int64_t count;       /* elements of the whole message, the same on all ranks; paceline_part tells which are a rank's part */
-  const void* input;   /* broadcast, barrier: none. Allgather: this rank's part */
-  void* output;        /* broadcast: the data. Reduce: NULL on other ranks than the root. Reduce-scatter: this rank's part */
+  int64_t count;       /* elements of the whole message, the same on all ranks; paceline_part tells which are a rank's part.
+                          Gather, scatter: of one rank; all-to-all: 0 */
+  const void* input;   /* broadcast, barrier: none. Allgather: this rank's part. Scatter: NULL on other ranks than the root */
+  void* output;        /* broadcast: the data. Reduce, gather: NULL on other ranks than the root. Reduce-scatter: its part */
+  /* All-to-all: how many elements go to each rank and come from each, by rank; what a rank gives to another one is what that one
+     takes of it. Others: NULL. */
+  const int64_t* gives;
+  const int64_t* takes;
 } paceline_call;
 
 /* Begins an operation and returns. */

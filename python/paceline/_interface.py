@@ -13,12 +13,15 @@ RELEASE = "0.1.0"  # of the header that this module follows
 DONE, BAD_REQUEST, PEER_LOST, DEADLINE, CANCELLED, OVERLOADED, CORRUPT, IO, AGAIN = range(9)
 # Element types.
 FLOAT32, FLOAT64, INT32, FLOAT16, BFLOAT16 = range(5)
+# Those that collective operations only move.
+(INT64, INT16, INT8, UINT8, BOOL, UINT16, UINT32, UINT64, COMPLEX32, COMPLEX64, COMPLEX128, FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ,
+ FLOAT8_E8M0FNU) = range(5, 21)  # fmt: skip
 # Roles.
 COORDINATOR, SERVER, WORKER, BOTH = range(1, 5)
 # Phases of a step.
 LOAD, PREPROCESS, TRANSFER, FORWARD, BACKWARD, PHASES = range(6)
 # Collective operations, reductions, algorithms.
-BROADCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BARRIER = range(1, 7)
+BROADCAST, REDUCE, ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BARRIER, ALLTOALL, GATHER, SCATTER = range(1, 10)
 SUM, MAX, MIN, MEAN = range(4)
 BEST, LINEAR_PIPELINE, MINIMUM_SPANNING_TREE, BIDIRECTIONAL_EXCHANGE, RING, DIRECT = range(6)
 
@@ -150,6 +153,8 @@ class Call(ctypes.Structure):
         ("count", c_int64),
         ("input", c_void_p),
         ("output", c_void_p),
+        ("gives", POINTER(c_int64)),
+        ("takes", POINTER(c_int64)),
     ]
 
 

@@ -30,14 +30,14 @@ class Says:
 def wait(over: Callable[[float], bool], seconds: float = math.inf, sentence: str = "") -> bool:
     """`over(limit)` until it is true, or for so long: then False. `sentence`: what it waits for, said once if that is long."""
     end = time.monotonic() + seconds
+    if over(max(0.0, min(SLICE, seconds))):  # as most are
+        return True
     says = Says(sentence)
-    while True:
-        left = end - time.monotonic()
-        if over(max(0.0, min(SLICE, left))):
+    while (left := end - time.monotonic()) > 0:
+        if over(min(SLICE, left)):
             return True
-        if left <= 0:
-            return False
         says.look()
+    return False
 
 
 def apart(call: Callable[[], Result], sentence: str) -> Result:

@@ -66,7 +66,7 @@ def part(count: int, ranks: int, rank: int) -> slice:
 class Request:
     """An operation in flight. Its arrays belong to it until wait() has returned."""
 
-    def __init__(self, handle: int, arrays: Sequence[Elements]) -> None:
+    def __init__(self, handle: int, arrays: Sequence[object]) -> None:
         self._handle = handle
         self._arrays = arrays
 
@@ -191,6 +191,10 @@ class Communicator:
         )
         if number != _interface.BARRIER:
             arrays = self._arrays(call, number, root, array, output)
+        return self._begin(call, arrays)
+
+    def _begin(self, call: _interface.Call, arrays: Sequence[object]) -> Request:
+        """`arrays`: what the call reads and writes, kept until its end."""
         return Request(_library_ranks.collective(self._handle, call), arrays)
 
     def _arrays(self, call: _interface.Call, operation: int, root: int, array: object, output: object) -> list[Elements]:

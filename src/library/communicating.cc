@@ -76,7 +76,7 @@ int32_t paceline_collective(paceline_communicator* communicator, const paceline_
                             paceline_error* error) {
   return guarded(error, [&]() -> Status {
     PACELINE_ASSIGN_OR_RETURN(const auto used, use<Ranks>(communicator));
-    PACELINE_ASSIGN_OR_RETURN(const paceline_call known, read_struct(call, "call"));
+    PACELINE_ASSIGN_OR_RETURN(const paceline_call known, read_struct(call, "call", offsetof(paceline_call, gives)));
     PACELINE_RETURN_IF_ERROR(check_given(request, "request"));
     PACELINE_ASSIGN_OR_RETURN(auto operation, begin_operation(used.shared(), known));
     give_handle(std::move(operation), request);

@@ -95,27 +95,32 @@ collectives::Communicator::Post post_to(const std::shared_ptr<runtime::Collectiv
 
 // What only exists at this border: numbers that are none of the enums.
 Status check_numbers(const paceline_call& call) {
-  if (call.operation < PACELINE_BROADCAST || call.operation > PACELINE_BARRIER)
+  if (call.operation < PACELINE_BROADCAST || call.operation > PACELINE_SCATTER)
     return refusal("illegal", "operation", "{} is no operation; legal: 1 to {}", call.operation,
-                   static_cast<int>(PACELINE_BARRIER));
+                   static_cast<int>(PACELINE_SCATTER));
   const char* const name = collectives::to_string(static_cast<collectives::CollectiveKind>(call.operation - PACELINE_BROADCAST));
-  if (call.operation != PACELINE_BARRIER && (call.type < 0 || call.type >= tensor::kDTypeCount))
-    return refusal("illegal", "type", "{}: {} is no element type; legal: 0 to {}", name, call.type, tensor::kDTypeCount - 1);
+  if (call.operation != PACELINE_BARRIER && (call.type < 0 || call.type >= std::ssize(collectives::kMovedTypes)))
+    return refusal("illegal", "type", "{}: {} is no element type; legal: 0 to {}", name, call.type,
+                   collectives::kMovedTypes.size() - 1);
   if (call.reduction < PACELINE_SUM || call.reduction > PACELINE_MEAN)
     return refusal("illegal", "reduction", "{}: {} is no reduction; legal: sum, max, min, mean", name, call.reduction);
   if (call.algorithm < PACELINE_BEST || call.algorithm > PACELINE_DIRECT)
     return refusal("illegal", "algorithm", "{}: {} is no algorithm; legal: 0 to {}", name, call.algorithm,
                    static_cast<int>(PACELINE_DIRECT));
+  const bool has_parts = call.operation == PACELINE_ALLTOALL;
+  if (has_parts != (call.gives != nullptr) || has_parts != (call.takes != nullptr))
+    return refusal("illegal", "gives", "{}: gives and takes {}", name,
+                   has_parts ? "say how much goes where" : "are of all-to-all alone");
   if (call.priority < 0) return refusal("illegal", "priority", "{}: priority {}; legal: 0 or more", name, call.priority);
   return {};
 }
 
-collectives::Call call_of(const paceline_call& given) {
+collectives::Call call_of(const paceline_call& given, std::size_t ranks) {
   using collectives::CollectiveKind;
   collectives::Call call;
   call.kind = static_cast<CollectiveKind>(given.operation - PACELINE_BROADCAST);
   call.reduction = static_cast<collectives::ReductionKind>(given.reduction);
-  call.root = call.kind == CollectiveKind::kBroadcast || call.kind == CollectiveKind::kReduce ? given.root : 0;
+  call.root = collectives::is_rooted(call.kind) ? given.root : 0;
   call.priority = Layer{given.priority};
   if (given.algorithm != PACELINE_BEST) call.algorithm = static_cast<collectives::Algorithm>(given.algorithm - 1);
   if (given.block_bytes != 0) call.block = Bytes{given.block_bytes};
@@ -124,13 +129,19 @@ collectives::Call call_of(const paceline_call& given) {
   call.output = given.output;
   call.dtype = static_cast<tensor::DType>(given.type);
   call.count = given.count;
+  if (call.kind == CollectiveKind::kAlltoall) {
+    call.count = 0;
+    call.gives.assign(given.gives, given.gives + ranks);
+    call.takes.assign(given.takes, given.takes + ranks);
+  }
   return call;
 }
 
 static_assert(static_cast<int>(PACELINE_BFLOAT16) == static_cast<int>(tensor::DType::kBFloat16));
 static_assert(static_cast<int>(PACELINE_MEAN) == static_cast<int>(collectives::ReductionKind::kMean));
 static_assert(static_cast<int>(PACELINE_DIRECT) == static_cast<int>(collectives::Algorithm::kDirect) + 1);
-static_assert(static_cast<int>(PACELINE_BARRIER) == static_cast<int>(collectives::CollectiveKind::kBarrier) + 1);
+static_assert(static_cast<int>(PACELINE_SCATTER) == static_cast<int>(collectives::CollectiveKind::kScatter) + 1);
+static_assert(static_cast<std::size_t>(PACELINE_FLOAT8_E8M0FNU) == collectives::kMovedTypes.size() - 1);
 
 }  // namespace
 
@@ -196,7 +207,8 @@ paceline_communicator_info Ranks::info() const {
 
 Result<std::shared_ptr<Operation>> begin_operation(std::shared_ptr<Ranks> ranks, const paceline_call& call) {
   PACELINE_RETURN_IF_ERROR(check_numbers(call));
-  PACELINE_ASSIGN_OR_RETURN(collectives::Request request, ranks->all().start(call_of(call)));
+  PACELINE_ASSIGN_OR_RETURN(collectives::Request request,
+                            ranks->all().start(call_of(call, static_cast<std::size_t>(ranks->all().size()))));
   return std::make_shared<Operation>(std::move(ranks), std::move(request));
 }
 

@@ -134,12 +134,22 @@ TEST(Refusals, ACollectiveCallThatMakesNoSenseHarmsNobody) {
   ASSERT_DONE(paceline_communicator_open(&options, &all, error));
   auto call = sized<paceline_call>();
   paceline_request* request = nullptr;
-  for (const std::int32_t operation : {0, 7, -1}) {
+  for (const std::int32_t operation : {0, 10, -1}) {
     call.operation = operation;
     EXPECT_REFUSED(paceline_collective(all, &call, &request, error), "illegal");
   }
+  for (const std::int32_t operation : {PACELINE_ALLTOALL, PACELINE_GATHER}) {  // parts are of one of them, and of no other
+    const std::int64_t part = 0;
+    call.operation = operation;
+    call.takes = operation == PACELINE_GATHER ? &part : nullptr;
+    EXPECT_REFUSED(paceline_collective(all, &call, &request, error), "illegal");
+  }
+  call.takes = nullptr;
+  call.operation = PACELINE_BROADCAST;
+  call.type = PACELINE_FLOAT8_E8M0FNU + 1;
+  EXPECT_REFUSED(paceline_collective(all, &call, &request, error), "illegal");
   call.operation = PACELINE_ALLREDUCE;
-  call.type = 5;
+  call.type = PACELINE_INT64;  // is only moved
   EXPECT_REFUSED(paceline_collective(all, &call, &request, error), "illegal");
   call.type = PACELINE_FLOAT32;
   call.count = 3;

@@ -3,7 +3,8 @@
 //
 //   unit        number of the operation in its group, counted from 1, modulo 2^32
 //   iteration   bits 0-39 count, 40-63 index
-//   detail      bits 0-3 kind, 4-7 dtype, 8-9 reduction, 10-12 algorithm, 13-25 root, 26-31 upper bits of the group
+//   detail      bits 0-3 kind, 4-7 dtype, 8-9 reduction, 10-12 algorithm, 13-25 root, 26-31 upper bits of the group. Elements that
+//               are only moved, of which there are more than 16 kinds, have bits 8-9 too
 //   flags       lower bits of the group, as the sender counts its groups
 //   layer       priority of the operation
 #pragma once
@@ -17,8 +18,18 @@
 
 namespace paceline::wire {
 
-enum class CollectiveKind : std::uint8_t { kBroadcast, kReduce, kAllreduce, kReduceScatter, kAllgather, kBarrier };
-inline constexpr CollectiveKind kLastCollectiveKind = CollectiveKind::kBarrier;
+enum class CollectiveKind : std::uint8_t {
+  kBroadcast,
+  kReduce,
+  kAllreduce,
+  kReduceScatter,
+  kAllgather,
+  kBarrier,
+  kAlltoall,
+  kGather,
+  kScatter
+};
+inline constexpr CollectiveKind kLastCollectiveKind = CollectiveKind::kScatter;
 
 inline constexpr std::int64_t kMostCollectiveCount = (std::int64_t{1} << 40) - 1;
 inline constexpr std::int32_t kMostCollectiveRanks = 1 << 13;
@@ -26,11 +37,13 @@ inline constexpr std::uint32_t kMostCollectiveIndex = (1U << 24) - 1;
 inline constexpr std::uint32_t kMostCollectiveGroup = (1U << 14) - 1;
 // The index of a kCollectiveReady whose receiver is to answer with one when it has begun the operation too.
 inline constexpr std::uint32_t kAsksBack = 1;
-inline constexpr std::uint8_t kCollectiveDTypes = 5, kCollectiveReductions = 4, kCollectiveAlgorithms = 5;
+inline constexpr std::uint8_t kCollectiveDTypes = 21, kCollectiveReductions = 4, kCollectiveAlgorithms = 5;
+// Of the dtypes the first are added too; the others have no reduction.
+inline constexpr std::uint8_t kAddedCollectiveDTypes = 5;
 
 struct CollectiveHead {
   CollectiveKind kind = CollectiveKind::kAllreduce;
-  std::uint8_t dtype = 0;      // tensor::DType
+  std::uint8_t dtype = 0;      // tensor::DType, or another number of collectives::kMovedTypes
   std::uint8_t reduction = 0;  // collectives::ReductionKind
   std::uint8_t algorithm = 0;  // collectives::Algorithm
   std::int32_t root = 0;       // below kMostCollectiveRanks

@@ -12,7 +12,7 @@ CollectiveHead random_head(std::mt19937_64& random) {
   CollectiveHead head;
   head.kind = static_cast<CollectiveKind>(random() % (static_cast<unsigned>(kLastCollectiveKind) + 1));
   head.dtype = static_cast<std::uint8_t>(random() % kCollectiveDTypes);
-  head.reduction = static_cast<std::uint8_t>(random() % kCollectiveReductions);
+  if (head.dtype < kAddedCollectiveDTypes) head.reduction = static_cast<std::uint8_t>(random() % kCollectiveReductions);
   head.algorithm = static_cast<std::uint8_t>(random() % kCollectiveAlgorithms);
   head.root = static_cast<std::int32_t>(random() % kMostCollectiveRanks);
   head.count = static_cast<std::int64_t>(random() % (kMostCollectiveCount + 1));

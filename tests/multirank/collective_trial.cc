@@ -75,18 +75,28 @@ double expected(const Call& call, int ranks, std::int64_t i, unsigned salt) {
       call.dtype == DType::kFloat64 ? result * share : static_cast<float>(result) * static_cast<float>(share));
   return get(call.dtype, scaled.data(), 0);
 }
+
+// Of an exchange: what goes from one rank to another, sometimes nothing.
+std::int64_t part_between(const Call& call, int from, int to) {
+  if (call.kind == Kind::kGather) return to == call.root ? call.count : 0;
+  if (call.kind == Kind::kScatter) return from == call.root ? call.count : 0;
+  return (from * 7 + to * 3) % 4 == 0 ? 0 : call.count * ((from * 5 + to) % 3 + 1) / 3;
+}
+
+double in_part(int from, int to, std::int64_t i, unsigned salt) { return contribution(from, i + std::int64_t{1000} * to, salt); }
+
 // The same call on every rank that draws with the same seed.
 Call random_call(std::mt19937& random, int ranks, std::int64_t most) {
   const auto up_to = [&](std::int64_t limit) { return std::uniform_int_distribution<std::int64_t>(0, limit)(random); };
   Call call;
-  call.kind = static_cast<Kind>(up_to(5));
+  call.kind = static_cast<Kind>(up_to(8));
   call.dtype = kDTypes[static_cast<std::size_t>(up_to(4))];
   call.reduction = kReductions[static_cast<std::size_t>(up_to(call.dtype == DType::kInt32 ? 2 : 3))];
-  call.root = call.kind == Kind::kBroadcast || call.kind == Kind::kReduce ? static_cast<int>(up_to(ranks - 1)) : 0;
+  call.root = is_rooted(call.kind) ? static_cast<int>(up_to(ranks - 1)) : 0;
   call.priority = {static_cast<std::int32_t>(up_to(3))};
   const std::int64_t size = up_to(5);
   call.count = size == 0 ? 0 : size == 1 ? up_to(ranks + 1) : size < 4 ? up_to(2000) : up_to(most);
-  if (call.kind == Kind::kBarrier) return call;
+  if (call.kind == Kind::kBarrier || is_exchange(call.kind)) return call;
   const auto algorithms = algorithms_for(operation_of(call.kind));
   const std::int64_t which = up_to(static_cast<std::int64_t>(algorithms.size()));
   if (which < static_cast<std::int64_t>(algorithms.size())) call.algorithm = algorithms[static_cast<std::size_t>(which)];
@@ -107,6 +117,10 @@ std::string shown(const Call& call, int ranks, int rank) {
 }
 Trial::Trial(const Call& call, const Communicator& all, Where where, unsigned salt)
     : call_(call), ranks_(all.size()), rank_(all.rank()), where_(where), salt_(salt), size_(tensor::size_of(call.dtype)) {
+  if (is_exchange(call.kind)) {
+    give_parts(salt);
+    return;
+  }
   const Range part = part_of(call.count, ranks_, rank_);
   const auto whole = static_cast<std::size_t>(call.count) * size_;
   input_.resize(whole + kGuard);
@@ -143,15 +157,41 @@ Trial::Trial(const Call& call, const Communicator& all, Where where, unsigned sa
       result_ = {0, call.count};
       return;
     case Kind::kBarrier:
+    case Kind::kAlltoall:
+    case Kind::kGather:
+    case Kind::kScatter:
       call_.output = nullptr;
   }
+}
+
+void Trial::give_parts(unsigned salt) {
+  std::vector<std::int64_t> gives, takes;
+  std::vector<double> given;
+  for (int peer = 0; peer < ranks_; ++peer) {
+    gives.push_back(part_between(call_, rank_, peer));
+    takes.push_back(part_between(call_, peer, rank_));
+    for (std::int64_t i = 0; i < gives.back(); ++i) given.push_back(in_part(rank_, peer, i, salt));
+    for (std::int64_t i = 0; i < takes.back(); ++i) taken_.push_back(in_part(peer, rank_, i, salt));
+  }
+  input_.resize(given.size() * size_ + kGuard);
+  output_.resize(taken_.size() * size_ + kGuard, std::byte{0x5a});
+  for (std::size_t i = 0; i < given.size(); ++i) set(call_.dtype, input_.data(), i, given[i]);
+  before_ = input_;
+  where_ = Where::kApart;
+  call_.input = input_.data();
+  call_.output = output_.data();
+  result_ = {0, std::ssize(taken_)};
+  if (call_.kind != Kind::kAlltoall) return;
+  call_.gives = gives;
+  call_.takes = takes;
+  call_.count = 0;
 }
 
 void Trial::check() const {
   const auto* data = static_cast<const std::byte*>(call_.output);
   for (std::int64_t i = 0; i < result_.count; ++i) {
     const double found = get(call_.dtype, data, static_cast<std::size_t>(i));
-    const double wanted = expected(call_, ranks_, first_ + i, salt_);
+    const double wanted = taken_.empty() ? expected(call_, ranks_, first_ + i, salt_) : taken_[static_cast<std::size_t>(i)];
     if (found != wanted) {
       ADD_FAILURE() << shown(call_, ranks_, rank_) << ": element " << i << " is " << found << " instead of " << wanted;
       return;

@@ -27,6 +27,7 @@ class Trial {
 
  private:
   static constexpr std::size_t kGuard = 8;
+  void give_parts(unsigned salt);
   Call call_;
   int ranks_, rank_;
   Where where_;
@@ -35,6 +36,7 @@ class Trial {
   std::vector<std::byte> input_, output_, before_;
   Range result_{};
   std::int64_t first_ = 0;
+  std::vector<double> taken_;  // of an exchange
 };
 
 Operation operation_of(CollectiveKind kind);

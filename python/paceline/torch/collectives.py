@@ -1,35 +1,33 @@
 """The operations of torch.distributed on a Communicator of Paceline: which of its operations each is, for which elements.
 
-What the library adds up itself is float32, float64, float16, bfloat16 and int32, by sum, mean, largest and smallest. Everything else moves as
-bytes: other elements are gathered and reduced here, in the order of the ranks. What is moved as bytes has lost its type on the way, and what is
-done by another operation its name, so ranks tell each other in a line of text what they have called, and a difference is an error that quotes two of them.
+What the library adds up itself is float32, float64, float16, bfloat16 and int32, by sum, mean, largest and smallest. It moves all others too; where they
+are reduced they are gathered, and reduced here, in the order of the ranks. What is done by another operation has lost its name on the way, so ranks tell each
+other in a line of text what they have called, and a difference is an error that quotes two of them.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import ReduceOp
 
 from paceline import _interface
-from paceline._arrays import Elements
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator, Request
 from paceline.torch import sparse
 from paceline.torch.in_flight import InFlight
 from paceline.torch.reductions import Op, name_of, reduced
 
-TYPES = {
-    torch.float32: _interface.FLOAT32,
-    torch.float64: _interface.FLOAT64,
-    torch.int32: _interface.INT32,
-    torch.float16: _interface.FLOAT16,
-    torch.bfloat16: _interface.BFLOAT16,
-}
-REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.AVG: "mean", ReduceOp.MAX: "max", ReduceOp.MIN: "min"}
+NAMES = (
+    "float32", "float64", "int32", "float16", "bfloat16", "int64", "int16", "int8", "uint8", "bool", "uint16", "uint32", "uint64", "complex32", "complex64", "complex128",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+)  # fmt: skip
+TYPES = {getattr(torch, name): getattr(_interface, name.upper()) for name in NAMES if hasattr(torch, name)}
+ADDED = _interface.BFLOAT16  # up to there
+REDUCTIONS = {ReduceOp.SUM: _interface.SUM, ReduceOp.AVG: _interface.MEAN, ReduceOp.MAX: _interface.MAX, ReduceOp.MIN: _interface.MIN}
 HOST = "cpu"  # said with each tensor made here: torch.set_default_device is the script's
 LINE = 128  # bytes of what a rank says that it has called
 
@@ -38,14 +36,11 @@ def kind_of(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def elements(tensor: Tensor) -> Elements:
-    return Elements(tensor.data_ptr(), tensor.numel(), TYPES[tensor.dtype], True, tensor)
-
-
 def dense_of(tensor: Tensor) -> Tensor:
     """Its elements one behind the other, each where an element may stand; the tensor's own, where they are so."""
-    dense = tensor.detach().contiguous()
-    return dense.clone() if dense.data_ptr() % dense.element_size() else dense
+    if tensor.is_contiguous() and not (tensor.data_ptr() % tensor.element_size() or tensor.is_conj() or tensor.is_neg()):
+        return tensor
+    return tensor.detach().clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
 
 
 def put(to: Tensor, what: Tensor) -> None:
@@ -60,31 +55,16 @@ def put(to: Tensor, what: Tensor) -> None:
     to.copy_(what)
 
 
-def words(tensor: Tensor) -> Elements:
-    """Its bytes, four at a time. Whole and aligned: `padded` makes such ones."""
-    return Elements(tensor.data_ptr(), tensor.numel() * tensor.element_size() // 4, _interface.INT32, True, tensor)
-
-
-def padded(tensor: Tensor) -> Tensor:
-    """The same bytes in memory of their own, up to a multiple of four."""
-    # Of one element any stride counts as contiguous, and is not what bytes are looked at by.
-    dense = tensor.detach().as_strided((1,), (1,)) if tensor.numel() == 1 else tensor.contiguous().view(-1)
-    raw = dense.view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8, device=HOST)
-    held = torch.zeros((raw.numel() + 3) // 4 * 4, dtype=torch.uint8, device=HOST)
-    held[: raw.numel()] = raw
-    return held
-
-
-def unpadded(held: Tensor, like: Tensor) -> Tensor:
-    if like.numel() == 0:  # where `held` begins is no place of an element
-        return torch.empty_like(like)
-    return held[: like.numel() * like.element_size()].view(like.dtype).view(like.shape)
+def flat_of(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
 
 
 def refuse(call: str, tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         if tensor.layout is not torch.strided:
             raise PacelineError(f"{call}: a tensor is {str(tensor.layout).removeprefix('torch.')}; give a dense one", subject=call)
+        if tensor.dtype not in TYPES:
+            raise PacelineError(f"{call}: a tensor has elements of {kind_of(tensor)}, which nothing here moves; legal: {', '.join(NAMES)}", subject=call)
 
 
 class Collectives:
@@ -100,17 +80,24 @@ class Collectives:
 
     # ---- how elements are moved
 
-    def _start(self, operation: str, array: object = None, output: object = None, **choices: Any) -> Request:
-        """What begins first leaves first. All in flight sharing the link would delay the first to the end of the last."""
+    def _start(
+        self, operation: int, given: Tensor | None, taken: Tensor | None, count: int, reduction: int = 0, root: int = 0, parts: Sequence[Sequence[int]] = ()
+    ) -> Request:
+        """Of dense tensors. `parts`: what all_to_all gives and takes. What begins first leaves first: all in flight sharing the link would delay the first to the
+        end of the last."""
         self._begun = (self._begun + 1) % 2**30
-        return self.all.start(operation, array, output, priority=self._begun, **choices)
+        kept = given if given is not None else taken
+        call = _interface.Call(
+            0, operation, TYPES[kept.dtype] if kept is not None else 0, reduction, root, self._begun, _interface.BEST, 0, count,
+            None if given is None else given.data_ptr(), None if taken is None else taken.data_ptr(), *((ctypes.c_int64 * self.ranks)(*lengths) for lengths in parts),
+        )  # fmt: skip
+        return self.all._begin(call, (given, taken))
 
     def said(self, line: str) -> InFlight:
         """All ranks have called the same, or an error says who has not."""
-        lines = torch.zeros(self.ranks, LINE, dtype=torch.uint8, device=HOST)
-        said = line.encode()[: LINE - 1]
-        lines[self.rank, : len(said)] = torch.frombuffer(bytearray(said), dtype=torch.uint8)
-        request = self._start("allgather", words(lines))
+        mine = line.encode()[: LINE - 1].ljust(LINE, b"\0")
+        lines = torch.empty(self.ranks, LINE, dtype=torch.uint8, device=HOST)
+        request = self._start(_interface.ALLGATHER, torch.frombuffer(bytearray(mine), dtype=torch.uint8), lines, lines.numel())
 
         def compare() -> None:
             for rank in range(self.ranks):
@@ -120,30 +107,28 @@ class Collectives:
 
         return InFlight(request, compare)
 
-    def _gathered(self, call: str, tensor: Tensor) -> tuple[InFlight, Callable[[], list[Tensor]]]:
-        """All ranks' tensors of this shape, whatever their elements, once it is over. `call`: "" where the ranks have told each other already."""
-        held = padded(tensor)
-        whole = torch.empty(self.ranks, held.numel(), dtype=torch.uint8, device=HOST)
-        said = self.said(f"{call} of {tensor.numel()} {kind_of(tensor)}") if call else InFlight(None)
-        moved = self._start("allgather", words(held), words(whole))
-        return said.then(moved), lambda: [unpadded(whole[rank], tensor) for rank in range(self.ranks)]
+    def _gathered(self, call: str, tensor: Tensor) -> tuple[InFlight, Tensor]:
+        """All ranks' tensors of this shape, to be reduced once it is over."""
+        whole = torch.empty(self.ranks, *tensor.shape, dtype=tensor.dtype, device=HOST)
+        said = self.said(f"{call} of {tensor.numel()} {kind_of(tensor)}")
+        return said.then(self._start(_interface.ALLGATHER, tensor, whole, whole.numel())), whole
 
     @staticmethod
     def _dense(tensor: Tensor) -> tuple[Tensor, Callable[[], object] | None]:
         """To be worked on in place, and what brings it back."""
-        given, dense = tensor.detach(), dense_of(tensor)
-        return dense, None if dense.data_ptr() == given.data_ptr() else lambda: put(given, dense)
+        dense = dense_of(tensor)
+        return dense, None if dense is tensor else lambda: put(tensor.detach(), dense)
 
     @staticmethod
-    def _native(tensor: Tensor, op: Op) -> str | None:
+    def _native(tensor: Tensor, op: Op) -> int | None:
         """What the library calls it, if it does it. lists has checked the rest."""
-        name = next((mine for theirs, mine in REDUCTIONS.items() if op == theirs), None)
-        return None if tensor.dtype not in TYPES or (name == "mean" and tensor.dtype is torch.int32) else name
+        number = next((mine for theirs, mine in REDUCTIONS.items() if op == theirs), None)
+        return None if TYPES[tensor.dtype] > ADDED or (number == _interface.MEAN and tensor.dtype is torch.int32) else number
 
     # ---- the operations
 
     def barrier(self) -> InFlight:
-        return InFlight(self._start("barrier"))
+        return InFlight(self._start(_interface.BARRIER, None, None, 0))
 
     def allreduce(self, tensor: Tensor, op: Op) -> InFlight:
         if tensor.layout is torch.sparse_coo and tensor.device.type == "cpu":
@@ -151,12 +136,15 @@ class Collectives:
         refuse("all_reduce", [tensor])
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
-            if dense.dtype is torch.float32 and self._wire is not torch.float32 and reduction in ("sum", "mean"):
-                rounded = dense.to(self._wire)
-                return InFlight(self._start("allreduce", elements(rounded), reduction=reduction), lambda: put(tensor.detach(), rounded))
-            return InFlight(self._start("allreduce", elements(dense), reduction=reduction), back)
+            if dense.dtype is torch.float32 and self._wire is not torch.float32 and reduction in (_interface.SUM, _interface.MEAN):
+                rounded = dense.detach().to(self._wire)
+                return InFlight(self._allreduced(rounded, reduction), lambda: put(tensor.detach(), rounded))
+            return InFlight(self._allreduced(dense, reduction), back)
         pending, parts = self._gathered(f"all_reduce ({name_of(op)})", dense)
-        return pending.then(None, lambda: put(tensor.detach(), reduced(parts(), op)))
+        return pending.then(None, lambda: put(tensor.detach(), reduced(list(parts), op)))
+
+    def _allreduced(self, dense: Tensor, reduction: int) -> Request:
+        return self._start(_interface.ALLREDUCE, dense, dense, dense.numel(), reduction)
 
     def reduce(self, tensor: Tensor, root: int, op: Op) -> InFlight:
         """The other ranks' tensors stay as they are."""
@@ -164,42 +152,32 @@ class Collectives:
         dense, back = self._dense(tensor)
         if (reduction := self._native(dense, op)) is not None:
             if self._in_order and root != self.ranks - 1:  # the library adds in order to the last rank only, or to all
-                mine = dense.clone()
+                mine = dense.detach().clone()
                 said = self.said(f"reduce ({name_of(op)}) of {dense.numel()} {kind_of(dense)} to rank {root}")
-                return said.then(self._start("allreduce", elements(mine), reduction=reduction), (lambda: put(tensor.detach(), mine)) if self.rank == root else None)
-            mine = dense if self.rank == root else dense.clone()
-            return InFlight(self._start("reduce", elements(mine), root=root, reduction=reduction), back if self.rank == root else None)
+                return said.then(self._allreduced(mine, reduction), (lambda: put(tensor.detach(), mine)) if self.rank == root else None)
+            mine = dense if self.rank == root else dense.detach().clone()
+            return InFlight(self._start(_interface.REDUCE, mine, mine, mine.numel(), reduction, root), back if self.rank == root else None)
         pending, parts = self._gathered(f"reduce ({name_of(op)}) to rank {root}", dense)
-        return pending.then(None, lambda: put(tensor.detach(), reduced(parts(), op)) if self.rank == root else None)
+        return pending.then(None, lambda: put(tensor.detach(), reduced(list(parts), op)) if self.rank == root else None)
 
-    def broadcast(self, tensor: Tensor, root: int, told: bool = False) -> InFlight:
-        """`told`: the ranks have told each other what they call."""
+    def broadcast(self, tensor: Tensor, root: int) -> InFlight:
         refuse("broadcast", [tensor])
         dense, back = self._dense(tensor)
-        if dense.dtype in TYPES:
-            return InFlight(self._start("broadcast", elements(dense), root=root), back)
-        held = padded(dense)
-        said = InFlight(None) if told else self.said(f"broadcast of {dense.numel()} {kind_of(dense)} from rank {root}")
-        return said.then(self._start("broadcast", words(held), root=root), lambda: put(tensor.detach(), unpadded(held, dense)))
+        return InFlight(self._start(_interface.BROADCAST, None, dense, dense.numel(), root=root), back)
 
-    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor, told: bool = False) -> InFlight:
-        """Each rank's tensor, of one size, to the outputs in the order of the ranks. `told`: as of broadcast."""
+    def allgather(self, outputs: Sequence[Tensor], tensor: Tensor) -> InFlight:
+        """Each rank's tensor, of one size, to the outputs in the order of the ranks."""
         refuse("all_gather", [tensor, *outputs])
         self._check_sizes("all_gather", outputs, tensor)
         dense = dense_of(tensor)
-        if dense.dtype in TYPES:
-            whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype, device=HOST)
-            moved = InFlight(self._start("allgather", elements(dense), elements(whole)))
-            return moved.then(None, lambda: self._deal(outputs, list(whole)))
-        pending, parts = self._gathered("" if told else "all_gather", dense)
-        return pending.then(None, lambda: self._deal(outputs, parts()))
+        whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype, device=HOST)
+        return InFlight(self._start(_interface.ALLGATHER, dense, whole, whole.numel()), lambda: self._deal(outputs, list(whole)))
 
     def allgather_flat(self, output: Tensor, tensor: Tensor) -> InFlight:
         refuse("all_gather", [tensor, output])
         self._check_flat("all_gather", output, tensor)
-        if tensor.dtype in TYPES and dense_of(output).data_ptr() == output.data_ptr():
-            return InFlight(self._start("allgather", elements(dense_of(tensor)), elements(output.detach())))
-        return self.allgather(list(output.detach().view(self.ranks, -1)), tensor)
+        whole, back = self._dense(output)
+        return InFlight(self._start(_interface.ALLGATHER, dense_of(tensor), whole, whole.numel()), back)
 
     def reduce_scatter_flat(self, output: Tensor, tensor: Tensor, op: Op) -> InFlight:
         refuse("reduce_scatter", [tensor, output])
@@ -207,53 +185,42 @@ class Collectives:
         given = dense_of(tensor)
         if (reduction := self._native(given, op)) is not None:
             result = torch.empty(output.numel(), dtype=output.dtype, device=HOST)
-            moved = InFlight(self._start("reduce-scatter", elements(given), elements(result), reduction=reduction))
-            return moved.then(None, lambda: self._deal([output], [result]))
-        pending, parts = self._gathered(f"reduce_scatter ({name_of(op)})", given)
-        return pending.then(None, lambda: self._deal([output], [reduced([part.view(self.ranks, -1)[self.rank] for part in parts()], op)]))
+            return InFlight(self._start(_interface.REDUCE_SCATTER, given, result, given.numel(), reduction), lambda: self._deal([output], [result]))
+        pending, parts = self._gathered(f"reduce_scatter ({name_of(op)})", given.view(self.ranks, -1))
+        return pending.then(None, lambda: self._deal([output], [reduced(list(parts[:, self.rank]), op)]))
 
     def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: Op) -> InFlight:
         self._check_sizes("reduce_scatter", inputs, output)
-        return self.reduce_scatter_flat(output, torch.cat([tensor.detach().reshape(-1) for tensor in inputs]), op)
+        return self.reduce_scatter_flat(output, flat_of(inputs), op)
 
     def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int) -> InFlight:
-        scratch = [torch.empty_like(tensor) for _ in range(self.ranks)]
-        if self.rank == root:
-            self._check_sizes("gather", outputs, tensor)
-        said = self.said(f"gather of {tensor.numel()} {kind_of(tensor)} to rank {root}")
-        return said.then(self.allgather(scratch, tensor, told=True)).then(None, lambda: self._deal(outputs, scratch) if self.rank == root else None)
+        refuse("gather", [tensor, *outputs])
+        dense = dense_of(tensor)
+        if self.rank != root:
+            return InFlight(self._start(_interface.GATHER, dense, None, dense.numel(), root=root))
+        self._check_sizes("gather", outputs, tensor)
+        whole = torch.empty(self.ranks, dense.numel(), dtype=dense.dtype, device=HOST)
+        return InFlight(self._start(_interface.GATHER, dense, whole, dense.numel(), root=root), lambda: self._deal(outputs, list(whole)))
 
     def scatter(self, output: Tensor, inputs: Sequence[Tensor], root: int) -> InFlight:
+        refuse("scatter", [output, *inputs])
         if self.rank == root:
             self._check_sizes("scatter", inputs, output)
-        whole = torch.cat([tensor.detach().reshape(-1) for tensor in inputs]) if self.rank == root else torch.empty(self.ranks * output.numel(), dtype=output.dtype, device=HOST)
-        said = self.said(f"scatter of {output.numel()} {kind_of(output)} from rank {root}")
-        return said.then(self.broadcast(whole, root, told=True)).then(None, lambda: self._deal([output], [whole.view(self.ranks, -1)[self.rank]]))
+        mine, back = self._dense(output)
+        return InFlight(self._start(_interface.SCATTER, flat_of(inputs) if self.rank == root else None, mine, mine.numel(), root=root), back)
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
-        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says. Returns when all ranks have said.
-        lists.alltoall() has checked them."""
-        self.said(f"all_to_all of {kind_of(inputs[0])}").wait()
-        sizes = torch.zeros(self.ranks, 2, self.ranks, dtype=torch.int32, device=HOST)
-        sizes[self.rank] = torch.tensor([[tensor.numel() for tensor in inputs], [tensor.numel() for tensor in outputs]], dtype=torch.int32, device=HOST)
-        InFlight(self._start("allgather", words(sizes))).wait()
-        gives, takes = sizes[:, 0], sizes[:, 1]
-        for one in range(self.ranks):
-            for other in range(self.ranks):
-                if gives[one, other] != takes[other, one]:
-                    raise PacelineError(
-                        f"all_to_all: rank {one} sends {gives[one, other]} elements to rank {other}, which expects {takes[other, one]}", code="disagree", subject="all_to_all"
-                    )
-        longest = int(gives.sum(1).max())
-        mine = torch.zeros(longest, dtype=inputs[0].dtype, device=HOST)
-        mine[: int(gives[self.rank].sum())] = torch.cat([tensor.detach().reshape(-1) for tensor in inputs])
-        scratch = [torch.empty_like(mine) for _ in range(self.ranks)]
+        """Part i of each rank's inputs to rank i; sizes may differ, and a part must be as large as who takes it says. lists.alltoall() has checked them."""
+        gives, takes = ([tensor.numel() for tensor in tensors] for tensors in (inputs, outputs))
+        whole = torch.empty(sum(takes), dtype=outputs[0].dtype, device=HOST)
+        return self.alltoall_flat(whole, flat_of(inputs), takes, gives).then(None, lambda: self._deal(outputs, torch.split(whole, takes)))
 
-        def deal() -> None:
-            begins = [int(gives[rank, : self.rank].sum()) for rank in range(self.ranks)]
-            self._deal(outputs, [scratch[rank][begin : begin + outputs[rank].numel()] for rank, begin in enumerate(begins)])
-
-        return self.allgather(scratch, mine).then(None, deal)
+    def alltoall_flat(self, output: Tensor, tensor: Tensor, takes: Sequence[int], gives: Sequence[int]) -> InFlight:
+        """The same, of parts of one contiguous tensor each."""
+        given, (taken, back) = dense_of(tensor), self._dense(output)
+        if given.untyped_storage().data_ptr() == taken.untyped_storage().data_ptr():
+            given = given.clone()
+        return InFlight(self._start(_interface.ALLTOALL, given, taken, 0, parts=(gives, takes)), back)
 
     # ---- checks, and what is done at the end
 

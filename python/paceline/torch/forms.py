@@ -32,6 +32,8 @@ def both(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def either(self: Any, *given: Any, **named: Any) -> Any:
+        if not named and len(given) == tensors + 1 and isinstance(given[-1], kind) and all(type(one) is list for one in given[:-1]):
+            return call(self, *given)  # as torch's own functions do
         lists, rest = given[:tensors], given[tensors:]
         lifted = any(isinstance(one, Tensor) for one in lists)
         if not lifted and not (named.keys() & CHOICES.keys()) and (not rest or rest[0] is None or isinstance(rest[0], kind)):

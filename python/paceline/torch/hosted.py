@@ -10,7 +10,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -54,7 +54,7 @@ class Hosted:
     """The operations of one group's Collectives, begun in the order of these calls."""
 
     def __init__(
-        self, calls: Collectives, streams_of: Callable[[torch.device], Streams] = Streams, is_hosts: Callable[[Tensor], bool] = lambda tensor: tensor.device.type == "cpu"
+        self, calls: Collectives, streams_of: Callable[[torch.device], Streams] = Streams, is_hosts: Callable[[Tensor], bool] = lambda tensor: tensor.is_cpu
     ) -> None:
         self.rank, self.ranks = calls.rank, calls.ranks
         self._calls = calls
@@ -99,20 +99,25 @@ class Hosted:
         return self._call(self._calls.scatter, output, inputs, root)
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> InFlight:
-        return self._call(self._calls.alltoall, outputs, inputs, asks=True)
+        return self._call(self._calls.alltoall, outputs, inputs)
+
+    def alltoall_flat(self, output: Tensor, tensor: Tensor, takes: Sequence[int], gives: Sequence[int]) -> InFlight:
+        return self._call(self._calls.alltoall_flat, output, tensor, takes, gives)
 
     # ---- how they are begun
 
     def _call(self, operation: Callable[..., InFlight], *arguments: Any, reads: bool = False, writes: bool = True, asks: bool = False) -> InFlight:
         """Whether the first argument is read, and written; the others are read. `asks`: whether `operation` waits for the other ranks."""
+        if not asks and all(map(self._is_hosts, tensors_of(arguments))):
+            with self._lock:
+                if self._left == 0:
+                    return operation(*arguments)
         leaves, shape = tree_flatten(list(arguments))
         first = len(tree_flatten(arguments[0])[0])
         copies = [self._copy(leaf, reads or index >= first, writes and index < first) for index, leaf in enumerate(leaves)]
         given = tree_unflatten([leaf if copy is None else copy.host for leaf, copy in zip(leaves, copies)], shape)
         copied = [copy for copy in copies if copy is not None]
         with self._lock:
-            if not asks and not copied and self._left == 0:
-                return operation(*given)
             self._left += 1
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="paceline copies", daemon=True)
@@ -158,6 +163,14 @@ class Hosted:
             del begins
             with self._lock:
                 self._left -= 1
+
+
+def tensors_of(arguments: Sequence[Any]) -> Iterator[Tensor]:
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            yield argument
+        elif isinstance(argument, (list, tuple)):
+            yield from tensors_of(argument)
 
 
 class Copy:

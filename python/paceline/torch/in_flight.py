@@ -49,7 +49,7 @@ class InFlight:
         end = time.monotonic() + seconds
         while not self.over:
             left = end - time.monotonic()
-            if self._lock.acquire(timeout=max(0.0, min(SLICE, left))):  # another thread may be waiting: signals are heard in between
+            if self._lock.acquire(False) or self._lock.acquire(timeout=max(0.0, min(SLICE, left))):  # another thread may be waiting: signals are heard in between
                 try:
                     self._go_on(end)
                 finally:

@@ -200,9 +200,26 @@ def scatter(calls: Hosted, outputs: Tensors, inputs: Sequence[Tensors], opts: An
     return calls.scatter(outputs[0], everybodys, root)
 
 
-def parts_of(whole: Tensor, lengths: Sequence[int], ranks: int) -> list[Tensor]:
+def alltoall_flat(calls: Hosted, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int]) -> InFlight:
+    call = "all_to_all"
+    refuse(call, [output, tensor])
+    if output.dtype is not tensor.dtype:
+        raise wrong(call, f"invalid tensor type, {kind_of(output)} beside {kind_of(tensor)}; give the same for all")
+    return calls.alltoall_flat(output, tensor, lengths_of(output, output_splits, calls.ranks), lengths_of(tensor, input_splits, calls.ranks))
+
+
+def lengths_of(whole: Tensor, splits: Sequence[int], ranks: int) -> list[int]:
+    """Elements of each part; `splits` are rows."""
+    call, rows = "all_to_all_single", whole.shape[0]
     if not whole.is_contiguous():
-        raise PacelineError("all_to_all_single: a tensor is not contiguous; give a contiguous one", subject="all_to_all")
-    if not lengths and whole.shape[0] % ranks:
-        raise PacelineError(f"all_to_all_single: {whole.shape[0]} rows for {ranks} ranks; give the lengths of the parts", subject="all_to_all")
-    return list(torch.split(whole.detach(), list(lengths) or [whole.shape[0] // ranks] * ranks))
+        raise wrong(call, "a tensor is not contiguous; give a contiguous one")
+    if not splits:
+        if rows % ranks:
+            raise wrong(call, f"{rows} rows for {ranks} ranks; give the lengths of the parts")
+        return [whole.numel() // ranks] * ranks
+    if len(splits) != ranks:
+        raise wrong(call, f"number of tensor splits not equal to group size, {len(splits)} for {ranks} ranks")
+    if sum(splits) != rows or min(splits) < 0:
+        raise wrong(call, f"split sizes {list(splits)} do not match total dim 0 size, {rows}")
+    row = whole.numel() // rows if rows else 0
+    return [row * length for length in splits]

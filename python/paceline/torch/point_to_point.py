@@ -32,11 +32,17 @@ def group_of(message: int) -> int:
     return message if message <= ONCE else ONCE + 1 + (message - ONCE - 1) // LONG
 
 
+def last_of(group: int) -> int:
+    """The last message that goes by it."""
+    return group if group <= ONCE else ONCE + (group - ONCE) * LONG
+
+
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A group of two, for one way."""
+    """A group of two, for one way. `last`: of its messages, among all that go this way."""
 
-    number: int
+    last: int
+    root: int
     communicator: Communicator
     calls: Hosted
 
@@ -57,7 +63,7 @@ class PointToPoint:
         self._lock = threading.Lock()
 
     def send(self, tensor: Tensor, to: int, tag: int) -> InFlight:
-        return self._next(tensor.detach(), self._way("send", tensor, self._rank, to, tag))
+        return self._next(tensor, self._way("send", tensor, self._rank, to, tag))
 
     def recv(self, tensor: Tensor, source: int, tag: int) -> InFlight:
         return self._next(tensor, self._way("recv", tensor, source, self._rank, tag))
@@ -89,19 +95,19 @@ class PointToPoint:
 
     def _pair(self, way: Way) -> Pair:
         """That the next message goes by."""
-        number = group_of(self._begun.get(way, 0) + 1)
-        if way not in self._pairs:
+        pair = self._pairs.get(way)
+        if pair is None:
             source, to, tag = way
+            number = group_of(self._begun.get(way, 0) + 1)
             two = self._two(f"from {source} to {to}, tag {tag}, {number}", sorted((source, to)))
-            self._pairs[way] = Pair(number, two, Hosted(Collectives(two)))
-        return self._pairs[way]
+            pair = self._pairs[way] = Pair(last_of(number), 0 if source < to else 1, two, Hosted(Collectives(two)))
+        return pair
 
     def _begin(self, tensor: Tensor, way: Way) -> InFlight:
-        source, to, _ = way
         pair = self._pair(way)
-        begun = pair.calls.broadcast(tensor, 0 if source < to else 1)
-        self._begun[way] = self._begun.get(way, 0) + 1
-        if group_of(self._begun[way] + 1) == pair.number:
+        begun = pair.calls.broadcast(tensor, pair.root)
+        self._begun[way] = message = self._begun.get(way, 0) + 1
+        if message < pair.last:
             return begun
         self._ending.add(self._pairs.pop(way))
         return begun.then(None, lambda: self._end(pair))

@@ -133,7 +133,8 @@ class Group(_Base):  # type: ignore[misc]
         return Operation(pending, result, self._completer, limit)
 
     def _each(self, tensors: Sequence[Tensor], begin: Callable[[Tensor], InFlight]) -> Operation:
-        return Operation(all_of([begin(tensor) for tensor in tensors]), tensors, self._completer, self._limit)
+        pending = begin(tensors[0]) if len(tensors) == 1 else all_of([begin(tensor) for tensor in tensors])
+        return Operation(pending, tensors, self._completer, self._limit)
 
     # ---- operations, as torch calls them
 
@@ -194,7 +195,7 @@ class Group(_Base):  # type: ignore[misc]
 
     def all_to_all_single(self, output: Tensor, tensor: Tensor, output_splits: Sequence[int], input_splits: Sequence[int], opts: Any = None) -> Operation:
         """Splits are lengths of the first dimension; none: equal parts."""
-        return self._begun(opts, lambda: lists.alltoall(self._calls, lists.parts_of(output, output_splits, self._size), lists.parts_of(tensor, input_splits, self._size)), [output])
+        return self._begun(opts, lambda: lists.alltoall_flat(self._calls, output, tensor, output_splits, input_splits), [output])
 
     if looks_up():  # PyTorch 2.13 comes from the older names of these to the newer ones, and back if there is an older one
         allgather_into_tensor_coalesced = all_gather_single_coalesced

@@ -131,13 +131,14 @@ Communicator::Communicator(Engine& engine, Post post, Group group, CommunicatorO
 
 // What a call reads and writes.
 std::vector<Communicator::InFlight> Communicator::areas_of(const Call& call) const {
-  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  const auto size = static_cast<std::int64_t>(moved(call.dtype).size);
   const std::int64_t part = part_of(call.count, group_->size(), group_->self).count;
   const bool in_place_reduce = call.kind == CollectiveKind::kReduce && call.input == call.output;
+  const Extents extents = extents_of(*group_, call);
   std::vector<InFlight> areas;
-  const auto add = [&](const void* data, std::int64_t elements) {
+  const auto add = [&](const void* data, std::int64_t elements, bool written = true) {
     const auto* begin = static_cast<const std::byte*>(data);
-    if (data != nullptr && elements > 0) areas.push_back({{}, begin, begin + elements * size});
+    if (data != nullptr && elements > 0) areas.push_back({{}, begin, begin + elements * size, written});
   };
   switch (call.kind) {
     case CollectiveKind::kReduce:
@@ -151,29 +152,33 @@ std::vector<Communicator::InFlight> Communicator::areas_of(const Call& call) con
     }
     case CollectiveKind::kBarrier:
       break;
+    case CollectiveKind::kAlltoall:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+      add(call.input, extents.input, false);
+      add(call.output, extents.output);
+      break;
     default:
       add(call.output, call.count);
   }
   return areas;
 }
 
-// Inputs are copied or are the outputs, so that only what is written counts.
+// Inputs are copied or are the outputs, but for those of exchanges, which may be read by several.
 Status Communicator::check_in_flight(const Call& call) {
   std::erase_if(in_flight_, [](const InFlight& one) {
     const auto state = one.state.lock();
     return state == nullptr || state->over;
   });
-  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  const auto size = static_cast<std::int64_t>(moved(call.dtype).size);
   auto areas = areas_of(call);
   if (call.input != nullptr) {
-    const std::int64_t elements =
-        call.kind == CollectiveKind::kAllgather ? part_of(call.count, group_->size(), group_->self).count : call.count;
     const auto* begin = static_cast<const std::byte*>(call.input);
-    areas.push_back({{}, begin, begin + elements * size});
+    areas.push_back({{}, begin, begin + extents_of(*group_, call).input * size, false});
   }
   for (const InFlight& area : areas) {
     for (const InFlight& other : in_flight_) {
-      if (area.begin < other.end && other.begin < area.end) {
+      if ((area.written || other.written) && area.begin < other.end && other.begin < area.end) {
         return error(ErrorKind::kBadRequest, "{}: its buffer is still used by an operation in flight; wait for that one first",
                      to_string(call.kind));
       }

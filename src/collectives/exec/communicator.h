@@ -100,6 +100,7 @@ class Communicator {
     std::weak_ptr<Request::State> state;
     const std::byte* begin;
     const std::byte* end;
+    bool written;
   };
 
   // On the loop, in the order of these calls.

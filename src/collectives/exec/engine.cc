@@ -67,7 +67,7 @@ void Engine::start(Job job, Done done) {
 // Nothing: there is no memory for it. The loop's other work must not end for that.
 std::optional<Runner> Engine::make_runner(const Job& job) {
   try {
-    return Runner(job.program, job.buffer, job.dtype, job.reduction, pool_);
+    return Runner(job.program, job.buffer, job.dtype, job.reduction, pool_, job.input);
   } catch (const std::bad_alloc&) {
     return std::nullopt;
   }
@@ -78,7 +78,7 @@ std::optional<Runner> Engine::make_runner(const Job& job) {
 void Engine::begin_with(Live& live, int peer) {
   const CollectiveHead& operation = live.job.head;
   const Rank rank = live.job.group->ranks[static_cast<std::size_t>(peer)];
-  const auto size = static_cast<std::int64_t>(tensor::size_of(live.job.dtype));
+  const auto size = static_cast<std::int64_t>(moved(live.job.dtype).size);
   const std::int64_t from = live.runner.program().elements_from[static_cast<std::size_t>(peer)] * size;
   const std::int64_t to = live.runner.program().elements_to[static_cast<std::size_t>(peer)] * size;
   const bool held = to > 0 && !credit_.take(rank, operation, std::min(to, kEagerBytes));
@@ -120,7 +120,7 @@ Status Engine::take_early(Live& live) {
       live.runner.on_ready(peer);
       answer(early.from, early.head, live.job.priority);
     } else {
-      const auto misfit = misfit_of(live, peer, early.head.index, bytes);
+      const auto misfit = misfit_of(live, peer, early.head, bytes);
       Status status = misfit ? unfit(live, early.from, *misfit) : Status();
       if (status.ok() && early.block) status = live.runner.on_begun(peer, early.head.index, early.block);
       if (status.ok() && early.complete) status = live.runner.on_arrived(peer, bytes > 0 ? early.head.index : 0);
@@ -150,6 +150,8 @@ bool Engine::send(Live& live, const Runner::Send& send) {
   head.payload_bytes = send.payload.size();
   CollectiveHead own = live.job.head;
   own.index = send.payload.empty() ? live.runner.program().cut : send.index;
+  if (own.kind == wire::CollectiveKind::kAlltoall)  // so both ends find out whose part is not what the other one takes
+    own.count = live.runner.program().elements_from[static_cast<std::size_t>(send.peer)];
   pack(own, head);
   std::span<const std::byte> payload = send.payload;
   const bool copied = wire::is_copied_collective(head) && !lost_.contains(to) &&
@@ -170,7 +172,7 @@ void Engine::finish_if_over(const Key& key) {
   by_id_.erase(over->id);
   const Job& job = over->job;
   if (well) {
-    const auto size = static_cast<std::int64_t>(tensor::size_of(job.dtype));
+    const auto size = static_cast<std::int64_t>(moved(job.dtype).size);
     std::byte* const result = job.buffer + job.result.first * size;
     if (job.scale != 1 && job.result.count > 0)
       tensor::scale({result, job.dtype, static_cast<std::size_t>(job.result.count)}, job.scale);
@@ -222,7 +224,7 @@ Result<std::span<std::byte>> Engine::on_message_begin(Rank from, const MessageHe
     const int peer = live->job.group->place_of(from);
     if (peer < 0) return error(ErrorKind::kCorrupt, "a message for a group that rank {} is not in", from.value);
     if (!agrees(*live, from, theirs)) return ignore(from, head);
-    if (const auto problem = misfit_of(*live, peer, theirs.index, head.payload_bytes)) {
+    if (const auto problem = misfit_of(*live, peer, theirs, head.payload_bytes)) {
       fail(unfit(*live, from, *problem));
       return ignore(from, head);
     }
@@ -265,7 +267,7 @@ void Engine::on_message(Rank from, const MessageHead& head, std::span<std::byte>
       live->runner.on_ready(peer);
       answer(from, theirs, head.layer);
     } else {
-      if (const auto problem = head.payload_bytes == 0 ? misfit_of(*live, peer, theirs.index, 0) : std::nullopt)
+      if (const auto problem = head.payload_bytes == 0 ? misfit_of(*live, peer, theirs, 0) : std::nullopt)
         return fail(unfit(*live, from, *problem));
       if (const Status status = live->runner.on_arrived(peer, head.payload_bytes > 0 ? theirs.index : 0); !status.ok())
         return fail(error(status.kind(), "rank {} sends {}", from.value, status.message()));

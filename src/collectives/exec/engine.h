@@ -116,7 +116,7 @@ class Engine final : public session::ChannelEnd {
   void answer(Rank from, const wire::CollectiveHead& theirs, Layer priority);
   Status take_early(Live& live);
   bool agrees(const Live& live, Rank from, const wire::CollectiveHead& head);
-  static std::optional<std::string> misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes);
+  static std::optional<std::string> misfit_of(const Live& live, int peer, const wire::CollectiveHead& theirs, std::uint64_t bytes);
   // `problem`: misfit_of a message of `from`.
   Status unfit(const Live& live, Rank from, const std::string& problem) const;
   void on_foreign(Rank from, const wire::MessageHead& message, const wire::CollectiveHead& theirs);

@@ -22,7 +22,7 @@ std::string of_group(const GroupBook& book, std::uint32_t number) {
 
 // The others would wait for this rank.
 void Engine::end_without_memory(const Job& job, const Done& done) {
-  const std::int64_t bytes = job.program->scratch * static_cast<std::int64_t>(tensor::size_of(job.dtype));
+  const std::int64_t bytes = job.program->scratch * static_cast<std::int64_t>(moved(job.dtype).size);
   const Status reason = error(ErrorKind::kOverloaded,
                               "rank {} has no memory for operation {}, {}, which needs {} bytes besides its buffers; free some, or "
                               "cut the message into several",
@@ -41,11 +41,15 @@ bool Engine::agrees(const Live& live, Rank from, const CollectiveHead& head) {
 // What is wrong with a message of an operation that both call, in the words of unfit. The index of one without a payload, which is
 // the first of its sender, says how that one cuts the operation, so that ranks that cut it in different ways find out before any is
 // done.
-std::optional<std::string> Engine::misfit_of(const Live& live, int peer, std::uint32_t index, std::uint64_t bytes) {
+std::optional<std::string> Engine::misfit_of(const Live& live, int peer, const CollectiveHead& theirs, std::uint64_t bytes) {
+  const std::uint32_t index = theirs.index;
+  const std::int64_t given = live.runner.program().elements_to[static_cast<std::size_t>(peer)];
+  if (theirs.kind == CollectiveKind::kAlltoall && theirs.count != given)
+    return fmt::format("its part and takes {} elements instead of the {} that it is given", theirs.count, given);
   if (bytes > 0) return live.runner.misfit(peer, index, bytes);
   const std::uint32_t own = live.runner.program().cut;
   if (index == own) return live.runner.misfit(peer, 0, 0);
-  const auto text = [size = tensor::size_of(live.job.dtype)](std::uint32_t cut) {
+  const auto text = [size = moved(live.job.dtype).size](std::uint32_t cut) {
     return fmt::format("{}{}", cut * size, cut == kMostCut ? " or more" : "");
   };
   return fmt::format("blocks of {} bytes instead of {}", text(index), text(own));
@@ -53,10 +57,11 @@ std::optional<std::string> Engine::misfit_of(const Live& live, int peer, std::ui
 
 // Both call the same operation, but one of them cuts it into other messages.
 Status Engine::unfit(const Live& live, Rank from, const std::string& problem) const {
-  return error(ErrorKind::kBadRequest,
-               "ranks {} and {} disagree on operation {}, {}: rank {} sends {}; give the same block_bytes on all ranks",
+  return error(ErrorKind::kBadRequest, "ranks {} and {} disagree on operation {}, {}: rank {} sends {}; {}",
                std::min(self_, from).value, std::max(self_, from).value, live.job.head.number, describe(live.job.head), from.value,
-               problem)
+               problem,
+               live.job.head.kind == CollectiveKind::kAlltoall ? "what a rank gives to another one is what that one takes of it"
+                                                               : "give the same block_bytes on all ranks")
       .because({"disagree", ""});
 }
 

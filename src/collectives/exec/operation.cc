@@ -2,127 +2,43 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include <fmt/ranges.h>
 
 namespace paceline::collectives {
+
 namespace {
 
-bool reduces(CollectiveKind kind) {
-  return kind == CollectiveKind::kReduce || kind == CollectiveKind::kAllreduce || kind == CollectiveKind::kReduceScatter;
+bool begins_at_root(CollectiveKind kind) { return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kScatter; }
+
+std::int64_t sum_of(const std::vector<std::int64_t>& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-bool is_rooted(CollectiveKind kind) { return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce; }
-
-// A barrier is an allreduce of nothing that is done when all have begun it.
-Operation operation_of(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kBroadcast:
-      return Operation::kBroadcast;
-    case CollectiveKind::kReduce:
-      return Operation::kReduce;
-    case CollectiveKind::kReduceScatter:
-      return Operation::kReduceScatter;
-    case CollectiveKind::kAllgather:
-      return Operation::kAllgather;
-    case CollectiveKind::kAllreduce:
-    case CollectiveKind::kBarrier:
-      break;
-  }
-  return Operation::kAllreduce;
+std::vector<std::int64_t> lengths(const Group& group, std::int64_t each) {
+  return std::vector<std::int64_t>(static_cast<std::size_t>(group.size()), each);
 }
 
-// Elements that a rank reads and writes.
-struct Extents {
-  std::int64_t input = 0, output = 0;
-};
-
-Extents extents_of(const Group& group, const Call& call) {
-  const std::int64_t part = part_of(call.count, group.size(), group.self).count;
-  switch (call.kind) {
-    case CollectiveKind::kBroadcast:
-      return {0, call.count};
-    case CollectiveKind::kReduce:
-      return {call.count, call.root == group.self ? call.count : 0};
-    case CollectiveKind::kAllreduce:
-      return {call.count, call.count};
-    case CollectiveKind::kReduceScatter:
-      return {call.count, part};
-    case CollectiveKind::kAllgather:
-      return {part, call.count};
-    case CollectiveKind::kBarrier:
-      break;
-  }
-  return {};
-}
-
-// Where one buffer stands in the other when the call is in place.
-std::int64_t in_place_offset(const Group& group, const Call& call) {
-  return part_of(call.count, group.size(), group.self).first * static_cast<std::int64_t>(tensor::size_of(call.dtype));
-}
-
-bool is_in_place(const Group& group, const Call& call) {
-  const auto* input = static_cast<const std::byte*>(call.input);
-  const auto* output = static_cast<const std::byte*>(call.output);
-  if (input == nullptr || output == nullptr) return false;
-  if (call.kind == CollectiveKind::kReduceScatter) return output == input + in_place_offset(group, call);
-  if (call.kind == CollectiveKind::kAllgather) return input == output + in_place_offset(group, call);
-  return input == output;
-}
-
-Status check_buffer(const char* name, const void* data, std::int64_t elements, const Call& call) {
-  if (elements == 0) return {};
-  if (data == nullptr)
-    return error(ErrorKind::kBadRequest, "{}: the {} is null, but {} elements are asked for", to_string(call.kind), name, elements);
-  const auto size = tensor::size_of(call.dtype);
-  if (reinterpret_cast<std::uintptr_t>(data) % size != 0) {
-    return error(ErrorKind::kBadRequest, "{}: the {} at {} is not aligned to the {} bytes of {}", to_string(call.kind), name,
-                 fmt::ptr(data), size, tensor::name_of(call.dtype));
-  }
-  return {};
-}
-
-Status check_buffers(const Group& group, const Call& call) {
-  const Extents extents = extents_of(group, call);
-  PACELINE_RETURN_IF_ERROR(check_buffer("input", call.input, extents.input, call));
-  PACELINE_RETURN_IF_ERROR(check_buffer("output", call.output, extents.output, call));
-  if (call.kind == CollectiveKind::kBroadcast && call.input != nullptr && call.input != call.output)
-    return error(ErrorKind::kBadRequest, "broadcast: there is an input; the message stands in the output, on the root too");
-  if (is_in_place(group, call) || extents.input == 0 || extents.output == 0) return {};
-  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
-  const auto* input = static_cast<const std::byte*>(call.input);
-  const auto* output = static_cast<const std::byte*>(call.output);
-  if (input < output + extents.output * size && output < input + extents.input * size) {
-    return error(ErrorKind::kBadRequest, "{}: input and output overlap; give the same place for both, or two places apart",
-                 to_string(call.kind));
-  }
-  return {};
-}
-
-std::vector<const char*> names_of(const std::vector<Algorithm>& algorithms) {
-  std::vector<const char*> names;
-  for (const Algorithm algorithm : algorithms) names.push_back(to_string(algorithm));
-  return names;
-}
-
-Status check_algorithm(const Group& group, const Call& call, const Rules& rules) {
-  if (call.kind == CollectiveKind::kBarrier) return {};
-  const auto legal = legal_algorithms(operation_of(call.kind), rules.order, group.size(), call.root, call.reduction);
-  if (legal.empty()) {
-    return error(ErrorKind::kBadRequest, "{} to rank {} cannot add in rank order; only rank {}, the last one, can be the root then",
-                 to_string(call.kind), call.root, group.size() - 1);
-  }
-  if (call.algorithm && std::find(legal.begin(), legal.end(), *call.algorithm) == legal.end()) {
-    return error(ErrorKind::kBadRequest, "{} cannot run by {}{}; legal: {}", to_string(call.kind), to_string(*call.algorithm),
-                 rules.order == SumOrder::kRank ? " in rank order" : "", fmt::join(names_of(legal), ", "));
-  }
-  return {};
+// What goes from whom to whom.
+ExchangeRequest exchange_of(const Group& group, const Call& call, Agreement agreement) {
+  ExchangeRequest request{.rank = group.self, .gives = call.gives, .takes = call.takes, .agreement = agreement};
+  if (call.kind == CollectiveKind::kAlltoall) return request;
+  const auto root = static_cast<std::size_t>(call.root);
+  const bool is_root = call.root == group.self;
+  auto& of_root = call.kind == CollectiveKind::kGather ? request.takes : request.gives;
+  auto& to_root = call.kind == CollectiveKind::kGather ? request.gives : request.takes;
+  of_root = lengths(group, is_root ? call.count : 0);
+  to_root = lengths(group, 0);
+  to_root[root] = call.count;
+  request.among = ExchangeRequest::Among::kSome;
+  return request;
 }
 
 CollectiveProblem problem_of(const Group& group, const Call& call, const Rules& rules, const Route* route) {
   return {operation_of(call.kind),
           group.size(),
-          Bytes{call.count * static_cast<std::int64_t>(tensor::size_of(call.dtype))},
+          Bytes{call.count * static_cast<std::int64_t>(moved(call.dtype).size)},
           rules.link,
           route == nullptr ? nullptr : &route->prices,
           rules.latency,
@@ -141,7 +57,7 @@ double hidden_seconds(const CollectiveProblem& problem, Algorithm algorithm, Byt
 }
 
 std::int64_t elements_in(Bytes bytes, tensor::DType dtype) {
-  return std::max<std::int64_t>(1, bytes.count / static_cast<std::int64_t>(tensor::size_of(dtype)));
+  return std::max<std::int64_t>(1, bytes.count / static_cast<std::int64_t>(moved(dtype).size));
 }
 
 }  // namespace
@@ -160,10 +76,23 @@ const char* to_string(ReductionKind reduction) {
   return "unknown";
 }
 
-const char* to_string(CollectiveKind kind) { return kind == CollectiveKind::kBarrier ? "barrier" : to_string(operation_of(kind)); }
+const char* to_string(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kBarrier:
+      return "barrier";
+    case CollectiveKind::kAlltoall:
+      return "all-to-all";
+    case CollectiveKind::kGather:
+      return "gather";
+    case CollectiveKind::kScatter:
+      return "scatter";
+    default:
+      return to_string(operation_of(kind));
+  }
+}
 
 std::string Choice::text() const {
-  if (!algorithm) return "nothing to move";
+  if (!algorithm) return why.empty() ? "nothing to move" : why;
   std::string text = to_string(*algorithm);
   if (block) text += fmt::format(" with blocks of {} bytes", block->count);
   if (!order.empty()) text += fmt::format(" along ranks {} ({})", fmt::join(order, " "), why);
@@ -185,34 +114,86 @@ std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std
   return legal;
 }
 
+bool reduces(CollectiveKind kind) {
+  return kind == CollectiveKind::kReduce || kind == CollectiveKind::kAllreduce || kind == CollectiveKind::kReduceScatter;
+}
+
+Operation operation_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kBroadcast:
+      return Operation::kBroadcast;
+    case CollectiveKind::kReduce:
+      return Operation::kReduce;
+    case CollectiveKind::kReduceScatter:
+      return Operation::kReduceScatter;
+    case CollectiveKind::kAllgather:
+      return Operation::kAllgather;
+    case CollectiveKind::kAllreduce:
+    case CollectiveKind::kBarrier:
+    case CollectiveKind::kAlltoall:
+    case CollectiveKind::kGather:
+    case CollectiveKind::kScatter:
+      break;
+  }
+  return Operation::kAllreduce;
+}
+
+bool is_exchange(CollectiveKind kind) {
+  return kind == CollectiveKind::kAlltoall || kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
+}
+
+bool is_rooted(CollectiveKind kind) {
+  return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce || kind == CollectiveKind::kGather ||
+         kind == CollectiveKind::kScatter;
+}
+
+Extents extents_of(const Group& group, const Call& call) {
+  const std::int64_t part = part_of(call.count, group.size(), group.self).count;
+  const bool is_root = call.root == group.self;
+  switch (call.kind) {
+    case CollectiveKind::kBroadcast:
+      return {0, call.count};
+    case CollectiveKind::kReduce:
+      return {call.count, is_root ? call.count : 0};
+    case CollectiveKind::kAllreduce:
+      return {call.count, call.count};
+    case CollectiveKind::kReduceScatter:
+      return {call.count, part};
+    case CollectiveKind::kAllgather:
+      return {part, call.count};
+    case CollectiveKind::kAlltoall:
+      return {sum_of(call.gives), sum_of(call.takes)};
+    case CollectiveKind::kGather:
+      return {call.count, is_root ? call.count * group.size() : 0};
+    case CollectiveKind::kScatter:
+      return {is_root ? call.count * group.size() : 0, call.count};
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return {};
+}
+
+// Where one buffer stands in the other when the call is in place.
+static std::int64_t in_place_offset(const Group& group, const Call& call) {
+  return part_of(call.count, group.size(), group.self).first * static_cast<std::int64_t>(moved(call.dtype).size);
+}
+
+bool is_in_place(const Group& group, const Call& call) {
+  const auto* input = static_cast<const std::byte*>(call.input);
+  const auto* output = static_cast<const std::byte*>(call.output);
+  if (input == nullptr || output == nullptr || is_exchange(call.kind)) return false;
+  if (call.kind == CollectiveKind::kReduceScatter) return output == input + in_place_offset(group, call);
+  if (call.kind == CollectiveKind::kAllgather) return input == output + in_place_offset(group, call);
+  return input == output;
+}
+
 int Group::place_of(Rank rank) const {
   const auto found = std::ranges::lower_bound(ranks, rank);
   return found != ranks.end() && *found == rank ? static_cast<int>(found - ranks.begin()) : -1;
 }
 
-Status validate(const Group& group, const Call& call, const Rules& rules) {
-  // Some algorithms send it in one piece.
-  static_assert(wire::kMaxMessageBytes <= static_cast<std::uint64_t>(wire::kMostCollectiveCount));
-  const auto most = static_cast<std::int64_t>(wire::kMaxMessageBytes / tensor::size_of(call.dtype));
-  if (call.count < 0 || call.count > most) {
-    return error(ErrorKind::kBadRequest, "{}: {} elements of {}; legal: 0 to {}, which are 64 GiB; cut more than that into several",
-                 to_string(call.kind), call.count, tensor::name_of(call.dtype), most);
-  }
-  if (is_rooted(call.kind) && (call.root < 0 || call.root >= group.size())) {
-    return error(ErrorKind::kBadRequest, "{}: root {} is no rank of the group; legal: 0 to {}", to_string(call.kind), call.root,
-                 group.size() - 1);
-  }
-  if (reduces(call.kind) && call.reduction == ReductionKind::kMean && call.dtype == tensor::DType::kInt32) {
-    return error(ErrorKind::kBadRequest, "{}: the mean of int32 is no int32; legal: sum, max, min, or another element type",
-                 to_string(call.kind));
-  }
-  if (call.block && call.block->count < 1)
-    return error(ErrorKind::kBadRequest, "{}: a block of {} bytes; at least 1 is needed", to_string(call.kind), call.block->count);
-  PACELINE_RETURN_IF_ERROR(check_buffers(group, call));
-  return check_algorithm(group, call, rules);
-}
-
 Choice choose(const Group& group, const Call& call, const Rules& rules, const Route* route) {
+  if (is_exchange(call.kind)) return {.why = "every part straight to who takes it, all at once"};
   if (group.size() == 1 || call.count == 0) return {};
   const CollectiveProblem problem = problem_of(group, call, rules, route);
   std::optional<Bytes> block = call.block;
@@ -259,7 +240,7 @@ wire::CollectiveHead head_of(const Group& group, const Call& call, const Choice&
   if (call.kind == CollectiveKind::kBarrier) return head;
   head.dtype = static_cast<std::uint8_t>(call.dtype);
   head.count = call.count;
-  head.algorithm = static_cast<std::uint8_t>(choice.algorithm.value_or(Algorithm::kLinearPipeline));
+  if (!is_exchange(call.kind)) head.algorithm = static_cast<std::uint8_t>(choice.algorithm.value_or(Algorithm::kLinearPipeline));
   if (reduces(call.kind)) head.reduction = static_cast<std::uint8_t>(call.reduction);
   if (is_rooted(call.kind)) head.root = call.root;
   return head;
@@ -269,9 +250,11 @@ std::string describe(const wire::CollectiveHead& head) {
   if (head.kind == CollectiveKind::kBarrier) return "barrier";
   std::string text = to_string(head.kind);
   if (reduces(head.kind)) text += fmt::format(" ({})", to_string(static_cast<ReductionKind>(head.reduction)));
-  text += fmt::format(" of {} {}", head.count, tensor::name_of(static_cast<tensor::DType>(head.dtype)));
-  if (is_rooted(head.kind)) text += fmt::format(" {} rank {}", head.kind == CollectiveKind::kBroadcast ? "from" : "to", head.root);
-  if (head.count > 0) text += fmt::format(" by {}", to_string(static_cast<Algorithm>(head.algorithm)));
+  const char* const elements = moved(static_cast<tensor::DType>(head.dtype)).name;
+  if (head.kind == CollectiveKind::kAlltoall) return text + fmt::format(" of {}", elements);
+  text += fmt::format(" of {} {}", head.count, elements);
+  if (is_rooted(head.kind)) text += fmt::format(" {} rank {}", begins_at_root(head.kind) ? "from" : "to", head.root);
+  if (head.count > 0 && !is_exchange(head.kind)) text += fmt::format(" by {}", to_string(static_cast<Algorithm>(head.algorithm)));
   return text;
 }
 
@@ -279,7 +262,8 @@ std::string describe(const wire::CollectiveHead& head) {
 
 // Null where links are alike or sums are taken in rank order.
 const Route* CallPlanner::route_of(const Call& call) {
-  if (rules_.links == nullptr || rules_.order == SumOrder::kRank || call.kind == CollectiveKind::kBarrier) return nullptr;
+  if (rules_.links == nullptr || rules_.order == SumOrder::kRank || call.kind == CollectiveKind::kBarrier || is_exchange(call.kind))
+    return nullptr;
   const Operation operation = operation_of(call.kind);
   const int root = is_rooted(call.kind) ? call.root : 0;
   const auto found = routes_.find({operation, root});
@@ -291,6 +275,7 @@ const Route* CallPlanner::route_of(const Call& call) {
 }
 
 std::shared_ptr<const Program> CallPlanner::program_of(const Call& call, const Choice& choice) {
+  if (is_exchange(call.kind)) return std::make_shared<const Program>(compile(exchange_of(*group_, call, rules_.agreement)));
   ProgramRequest request;
   request.rank = group_->self;
   request.agreement = call.kind == CollectiveKind::kBarrier ? Agreement::kBeforeCompletion : rules_.agreement;
@@ -320,12 +305,17 @@ Job CallPlanner::prepare(const Call& call, const Choice& choice, std::uint32_t n
   if (call.reduction == ReductionKind::kMax) job.reduction = tensor::Reduction::kMax;
   if (call.reduction == ReductionKind::kMin) job.reduction = tensor::Reduction::kMin;
   const Extents extents = extents_of(*group_, call);
-  const auto size = static_cast<std::int64_t>(tensor::size_of(call.dtype));
+  const auto size = static_cast<std::int64_t>(moved(call.dtype).size);
   const bool in_place = is_in_place(*group_, call) || call.kind == CollectiveKind::kBroadcast;
   const Range part = part_of(call.count, group_->size(), group_->self);
   const auto input_bytes = static_cast<std::size_t>(extents.input * size);
   auto* const output = static_cast<std::byte*>(call.output);
   job.result = {0, extents.output};
+  if (is_exchange(call.kind)) {
+    job.buffer = output;
+    job.input = static_cast<const std::byte*>(call.input);
+    return job;
+  }
 
   if (call.kind == CollectiveKind::kReduceScatter) {
     job.result = part;

@@ -11,6 +11,7 @@
 
 #include "base/quantity.h"
 #include "base/status.h"
+#include "collectives/exec/moved_types.h"
 #include "collectives/exec/program.h"
 #include "collectives/plan/route.h"
 #include "cost/link_cost.h"
@@ -52,15 +53,19 @@ struct Call {
   //   reduce-scatter   input: `count` elements; output: this rank's part of the result (part_of), in place: its place in input
   //   allgather        input: this rank's part, in place: its place in output; output: `count` elements
   //   barrier          nothing
+  //   all-to-all       input: `gives` elements for each rank, output: `takes` of each, both in the order of the ranks. Apart.
+  //   gather           input: `count` elements; output: on the root those of all ranks, in their order. Apart.
+  //   scatter          input: on the root `count` elements for each rank, in their order; output: `count`. Apart.
   const void* input = nullptr;
   void* output = nullptr;
   tensor::DType dtype = tensor::DType::kFloat32;
   std::int64_t count = 0;
   ReductionKind reduction = ReductionKind::kSum;
-  int root = 0;                        // rank in the group
-  Layer priority;                      // lower first, against everything that leaves this process
-  std::optional<Algorithm> algorithm;  // absent: the one with the least predicted time
-  std::optional<Bytes> block;          // of the linear pipeline; absent: the best. Larger than the message: all of it.
+  int root = 0;                            // rank in the group
+  Layer priority;                          // lower first, against everything that leaves this process
+  std::optional<Algorithm> algorithm;      // absent: the one with the least predicted time
+  std::optional<Bytes> block;              // of the linear pipeline; absent: the best. Larger than the message: all of it.
+  std::vector<std::int64_t> gives, takes;  // all-to-all: elements, by rank
 };
 
 // What the times of operations are predicted with: CollectiveProblem describes both.
@@ -93,12 +98,26 @@ struct Choice {
   bool raised = false;          // a block was asked for, or is the best, that makes more than kMostBlocks of the message
   double seconds = 0;           // predicted
   std::vector<int> order = {};  // of the linear pipeline's chain, where links differ so that the ranks' own is not the best
-  std::string why = {};         // of that order: the rates of the links
+  std::string why = {};         // of that order: the rates of the links. Of none: what is done without an algorithm
   std::string text() const;
 };
 
 // The algorithms that may run the operation under the rules, in the order of Algorithm. Empty: none can.
 std::vector<Algorithm> legal_algorithms(Operation operation, SumOrder order, std::int32_t ranks, int root, ReductionKind reduction);
+
+// All-to-all, gather, scatter: parts go from who gives them to who takes them, without an algorithm (program.h).
+bool is_exchange(CollectiveKind kind);
+bool is_rooted(CollectiveKind kind);
+bool reduces(CollectiveKind kind);
+// A barrier is an allreduce of nothing that is done when all have begun it. Not of an exchange.
+Operation operation_of(CollectiveKind kind);
+// Whether input and output are the same memory, or one is its place in the other.
+bool is_in_place(const Group& group, const Call& call);
+// What the call reads and writes on this rank, in elements.
+struct Extents {
+  std::int64_t input = 0, output = 0;
+};
+Extents extents_of(const Group& group, const Call& call);
 
 // Errors: kBadRequest naming what is wrong with the call. Whether buffers of several calls overlap is not looked at.
 Status validate(const Group& group, const Call& call, const Rules& rules);
@@ -109,7 +128,7 @@ wire::CollectiveHead head_of(const Group& group, const Call& call, const Choice&
 // "allreduce (sum) of 100 float32 by ring"
 std::string describe(const wire::CollectiveHead& head);
 
-// What the engine runs. `buffer` holds the whole message, in place.
+// What the engine runs. `buffer` holds the whole message, in place; of an exchange, what it takes.
 struct Job {
   wire::CollectiveHead head;
   std::shared_ptr<const Group> group;
@@ -118,6 +137,7 @@ struct Job {
   tensor::DType dtype = tensor::DType::kFloat32;
   tensor::Reduction reduction = tensor::Reduction::kSum;
   std::byte* buffer = nullptr;
+  const std::byte* input = nullptr;  // of an exchange
   double scale = 1;                  // of the result
   Range result;                      // what of the buffer is the result on this rank
   std::byte* copy_to = nullptr;      // where the result has to go from the buffer, if not null
@@ -132,7 +152,8 @@ class CallPlanner {
 
   // Both require a valid call.
   Choice choose(const Call& call) { return collectives::choose(*group_, call, rules_, route_of(call)); }
-  // The group's call of that number. Copies the input to where the operation works, so that it is not read afterwards.
+  // The group's call of that number. Copies the input to where the operation works, so that it is not read afterwards, but for an
+  // exchange's.
   Job prepare(const Call& call, const Choice& choice, std::uint32_t number);
   std::shared_ptr<const Program> program_of(const Call& call, const Choice& choice);
 

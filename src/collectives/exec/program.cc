@@ -1,9 +1,12 @@
 #include "collectives/exec/program.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace paceline::collectives {
 namespace {
+
+constexpr int kNobody = -1;
 
 // `count` elements of a place from its `first` on, in the order of the message.
 Place piece_of(const Place& place, std::int64_t first, std::int64_t count) {
@@ -19,23 +22,26 @@ Place piece_of(const Place& place, std::int64_t first, std::int64_t count) {
 
 class Compiler {
  public:
-  explicit Compiler(const ProgramRequest& request) : request_(request) {
-    program_.rank = request.rank;
-    program_.ranks = request.plan.ranks;
-    program_.elements = request.plan.elements;
+  Compiler(int rank, int ranks, std::int64_t elements) {
+    program_.rank = rank;
+    program_.ranks = ranks;
+    program_.elements = elements;
     program_.receives.resize(static_cast<std::size_t>(program_.ranks));
     program_.elements_from.resize(static_cast<std::size_t>(program_.ranks));
     program_.elements_to.resize(static_cast<std::size_t>(program_.ranks));
     sent_.resize(static_cast<std::size_t>(program_.ranks));
   }
 
-  Program run() {
-    const RankPlan plan = plan_of_rank(request_.plan, request_.rank);
+  Program run(const ProgramRequest& request) {
+    const RankPlan plan = plan_of_rank(request.plan, request.rank);
     program_.scratch = plan.scratch;
-    program_.cut = static_cast<std::uint32_t>(std::min<std::int64_t>(request_.plan.block, kMostCut));
-    if (request_.agreement == Agreement::kBeforeCompletion && !waits_for_all(request_.plan)) add_agreement();
-    const bool cut = request_.plan.algorithm == Algorithm::kRing || request_.plan.algorithm == Algorithm::kDirect;
-    segment_ = cut ? request_.segment : std::max<std::int64_t>(1, request_.plan.elements);
+    program_.cut = static_cast<std::uint32_t>(std::min<std::int64_t>(request.plan.block, kMostCut));
+    const int root = request.plan.root;
+    const bool begins = request.plan.operation == Operation::kBroadcast;
+    if (request.agreement == Agreement::kBeforeCompletion && !waits_for_all(request.plan))
+      add_agreement(request.plan.elements == 0 ? kNobody : begins ? root : program_.ranks - 1 - root);
+    const bool cut = request.plan.algorithm == Algorithm::kRing || request.plan.algorithm == Algorithm::kDirect;
+    segment_ = cut ? request.segment : std::max<std::int64_t>(1, request.plan.elements);
     fuse(plan.steps);
     for (std::size_t begin = 0, end = 0; begin < steps_.size(); begin = end) {
       while (end < steps_.size() && steps_[end].round == steps_[begin].round) ++end;
@@ -45,7 +51,43 @@ class Compiler {
     return std::move(program_);
   }
 
+  // Each begins with its neighbour, so that not all send to one at the same time.
+  Program run(const ExchangeRequest& request) {
+    const bool all = request.among == ExchangeRequest::Among::kAll;
+    if (request.agreement == Agreement::kBeforeCompletion && !all && program_.ranks > 1) {
+      const int other = program_.ranks - 1 - program_.rank;  // of two
+      const bool takes = request.takes[static_cast<std::size_t>(other)] > 0;
+      add_agreement(request.gives[static_cast<std::size_t>(other)] > 0 ? program_.rank : takes ? other : kNobody);
+      add_round(0, steps_.size());
+    }
+    const auto given = places_of(Memory::kInput, request.gives), taken = places_of(Memory::kBuffer, request.takes);
+    for (int distance = 0; distance < program_.ranks; ++distance) {
+      const int to = (program_.rank + distance) % program_.ranks;
+      const int from = (program_.rank - distance + program_.ranks) % program_.ranks;
+      const Place& gives = given[static_cast<std::size_t>(to)];
+      const Place& takes = taken[static_cast<std::size_t>(from)];
+      if (distance == 0) {
+        if (gives.count() > 0) add({ActionKind::kCopy, to, 0, 0, gives, takes}, 0, 0);
+        continue;
+      }
+      if (all || gives.count() > 0) add({ActionKind::kSend, to, 0, gives.count(), gives, {}}, 0, 0);
+      if (all || takes.count() > 0) add({ActionKind::kReceive, from, 0, takes.count(), {}, takes}, received_++, 0);
+    }
+    number_receives();
+    return std::move(program_);
+  }
+
  private:
+  static std::vector<Place> places_of(Memory memory, const std::vector<std::int64_t>& lengths) {
+    std::vector<Place> places;
+    std::int64_t first = 0;
+    for (const std::int64_t length : lengths) {
+      places.push_back({memory, {first, length}, {}});
+      first += length;
+    }
+    return places;
+  }
+
   struct Fused {
     std::int64_t round;
     Action action;
@@ -53,18 +95,19 @@ class Compiler {
   };
 
   // The places of what was heard lie behind the scratch memory and take none: sending in round i reads what the rounds before have
-  // written.
-  void add_agreement() {
+  // written. `giver`: of two ranks the one whose elements say that it has begun.
+  void add_agreement(int giver) {
+    const auto says_it = [&](int rank) { return program_.ranks == 2 && rank == giver; };
     const std::int64_t first = program_.scratch;
     std::int64_t round = 0;
     for (std::int64_t distance = 1; distance < program_.ranks; distance *= 2, ++round) {
       const auto peer = [&](std::int64_t offset) {
-        return static_cast<int>((request_.rank + offset + program_.ranks) % program_.ranks);
+        return static_cast<int>((program_.rank + offset + program_.ranks) % program_.ranks);
       };
       Action send{ActionKind::kSend, peer(distance), 0, 0, {Memory::kScratch, {first, round}, {}}, {}};
       Action receive{ActionKind::kReceive, peer(-distance), 0, 0, {}, {Memory::kScratch, {first + round, 1}, {}}};
-      steps_.push_back({-1, send, 0});
-      steps_.push_back({-1, receive, received_++});
+      if (!says_it(program_.rank)) steps_.push_back({-1, send, 0});
+      if (!says_it(receive.peer)) steps_.push_back({-1, receive, received_++});
     }
   }
 
@@ -161,7 +204,6 @@ class Compiler {
     auto operator<=>(const Arrival&) const = default;
   };
 
-  const ProgramRequest& request_;
   Program program_;
   std::vector<Fused> steps_;
   std::vector<std::uint32_t> sent_;  // by peer
@@ -172,6 +214,13 @@ class Compiler {
 
 }  // namespace
 
-Program compile(const ProgramRequest& request) { return Compiler(request).run(); }
+Program compile(const ProgramRequest& request) {
+  return Compiler(request.rank, request.plan.ranks, request.plan.elements).run(request);
+}
+
+Program compile(const ExchangeRequest& request) {
+  const std::int64_t taken = std::accumulate(request.takes.begin(), request.takes.end(), std::int64_t{0});
+  return Compiler(request.rank, static_cast<int>(request.gives.size()), taken).run(request);
+}
 
 }  // namespace paceline::collectives

@@ -60,4 +60,16 @@ struct ProgramRequest {
 // Requires a valid request.
 Program compile(const ProgramRequest& request);
 
+// Parts that go straight from who gives them to who takes them, all at once: all-to-all, gather, scatter. Each part is one message,
+// read in Memory::kInput and received in Memory::kBuffer, in both in the order of the ranks.
+struct ExchangeRequest {
+  int rank = 0;
+  std::vector<std::int64_t> gives, takes;  // elements, by rank; the own part is copied
+  // kAll: every rank hears something of every other one, if only that it gives nothing. kSome: parts without elements are no
+  // messages, and ranks may have to agree besides.
+  enum class Among { kAll, kSome } among = Among::kAll;
+  Agreement agreement = Agreement::kBeforeCompletion;
+};
+Program compile(const ExchangeRequest& request);
+
 }  // namespace paceline::collectives

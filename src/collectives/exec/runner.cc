@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/exec/moved_types.h"
+
 namespace paceline::collectives {
 namespace {
 
@@ -18,12 +20,13 @@ bool receives(const Action& action) { return action.kind == ActionKind::kReceive
 }  // namespace
 
 Runner::Runner(std::shared_ptr<const Program> program, std::byte* buffer, tensor::DType dtype, tensor::Reduction reduction,
-               BlockPool& pool)
+               BlockPool& pool, const std::byte* input)
     : program_(std::move(program)),
       buffer_(buffer),
+      input_(input),
       dtype_(dtype),
       reduction_(reduction),
-      size_(static_cast<std::int64_t>(tensor::size_of(dtype))),
+      size_(static_cast<std::int64_t>(moved(dtype).size)),
       pool_(pool),
       scratch_(pool.take(static_cast<std::size_t>(program_->scratch * size_))),
       slots_(program_->actions.size()),
@@ -214,7 +217,9 @@ int Runner::waits_for() const {
 }
 
 std::span<std::byte> Runner::bytes_of(Memory memory, const Range& range) const {
-  std::byte* base = memory == Memory::kBuffer ? buffer_ : scratch_.bytes().data();
+  std::byte* base = memory == Memory::kBuffer    ? buffer_
+                    : memory == Memory::kScratch ? scratch_.bytes().data()
+                                                 : const_cast<std::byte*>(input_);  // no action writes there
   return {base + range.first * size_, static_cast<std::size_t>(range.count * size_)};
 }
 

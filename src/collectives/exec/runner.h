@@ -32,9 +32,10 @@ class Runner {
     std::span<const std::byte> payload;  // valid until on_delivered(action)
   };
 
-  // `buffer`: program.elements of `dtype`, in place. Pool and buffer outlive the runner.
+  // `buffer`: program.elements of `dtype`, in place. `input`: of an exchange, what it gives. Pool, buffer and input outlive the
+  // runner.
   Runner(std::shared_ptr<const Program> program, std::byte* buffer, tensor::DType dtype, tensor::Reduction reduction,
-         BlockPool& pool);
+         BlockPool& pool, const std::byte* input = nullptr);
 
   // Does what can be done and appends the messages that may leave.
   void advance(std::vector<Send>& sends);
@@ -90,6 +91,7 @@ class Runner {
 
   std::shared_ptr<const Program> program_;
   std::byte* buffer_;
+  const std::byte* input_;
   tensor::DType dtype_;
   tensor::Reduction reduction_;
   std::int64_t size_;  // bytes of an element

@@ -32,7 +32,8 @@ struct PlanRequest {
   std::vector<int> order = {};
 };
 
-enum class Memory { kBuffer, kScratch };
+// kInput: what an exchange (exec/program.h) gives, apart from what it takes; only read.
+enum class Memory { kBuffer, kScratch, kInput };
 
 // Elements `first .. first + count - 1` of a memory.
 struct Range {

@@ -88,6 +88,8 @@ Request start(const Communicator& all, int32_t operation, const ConstBuffer& inp
   if (options.block_bytes == 0) return refused(operation, "a block of 0 bytes; at least 1 is needed");
   if (options.algorithm && *options.algorithm > Algorithm::kDirect)
     return refused(operation, std::to_string(static_cast<int>(*options.algorithm)) + " is no algorithm; legal: 0 to 4");
+  if (output.type > ElementType::kBFloat16)  // the C interface has more, which are only moved
+    return refused(operation, std::to_string(static_cast<int>(output.type)) + " is no element type; legal: 0 to 4");
   paceline_call call{};
   call.size = sizeof call;
   call.operation = operation;

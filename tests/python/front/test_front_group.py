@@ -147,6 +147,10 @@ CALLS = {
     "gathered": lambda: dist.all_gather([torch.empty(3 + r) for _ in range(2)], torch.empty(3 + r)),
     "barrier": lambda: dist.barrier() if r else dist.all_reduce(f),
     "parts that do not fit": lambda: dist.all_to_all_single(torch.empty(3), torch.empty(3), [1, 2], [1, 2]),
+    "nothing for something": lambda: dist.all_to_all_single(torch.empty(1 + r), torch.empty(2), [1, r], [1, 1]),
+    "gathered on one, count": lambda: dist.gather(torch.ones(2 + r), [torch.ones(2), torch.ones(2)] if r == 0 else None, 0),
+    "scattered, type": lambda: dist.scatter(torch.ones(2, dtype=torch.int32) if r else f[:2], [f[:2], f[2:]] if r == 0 else None, 0),
+    "types of one size": lambda: dist.broadcast(torch.ones(3, dtype=torch.int8 if r else torch.bool), 0),
     "sent": lambda: dist.send(torch.ones(3), 1) if r == 0 else dist.recv(torch.empty(2), 0),
     "sent, type": lambda: dist.send(torch.ones(2), 1) if r == 0 else dist.recv(torch.ones(2, dtype=torch.int32), 0),
 }
@@ -180,7 +184,7 @@ open(os.path.join(sys.argv[1], f"said-{r}"), "w").write(json.dumps(said))
 """
 CASES = [
     "count", "type", "operation", "call", "root", "count of bytes", "type of bytes", "root of bytes", "operation of bytes", "call of bytes", "bytes and numbers", "gathered", "barrier",
-    "parts that do not fit", "sent", "sent, type",
+    "parts that do not fit", "nothing for something", "gathered on one, count", "scattered, type", "types of one size", "sent", "sent, type",
 ]  # fmt: skip
 ALL = [f"{name} {kind}" for kind in ("float32", "uint8") for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")]
 PAIRS = [f"{one} and {other}" for one, other in itertools.combinations(ALL, 2)]
