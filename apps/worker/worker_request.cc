@@ -87,7 +87,7 @@ Result<runtime::MemberOptions> member_options(const WorkerRequest& request, wire
   PACELINE_ASSIGN_OR_RETURN(member.coordinator, transport::parse_address(request.coordinator));
   member.wanted_rank = request.rank;
   member.world_workers = request.workers;
-  if (request.role == "both") member.role = wire::Role::kBoth;
+  if (request.role == "both") member.roles = member.roles | wire::Role::kServer;
   PACELINE_ASSIGN_OR_RETURN(member.listen, transport::own_place(request.bind, member.coordinator));
   member.silence_deadline = from_seconds(request.settings.limits.deadline);
   if (request.alone) member.join_deadline = member.silence_deadline;

@@ -3,6 +3,7 @@
 #include <ranges>
 #include <utility>
 
+#include "base/new_file.h"
 #include "job/make_plan.h"
 
 namespace paceline::checkpoint {
@@ -104,7 +105,7 @@ Status CheckpointKeeper::expect_parts(const wire::TensorTable& table) {
   return {};
 }
 
-void CheckpointKeeper::on_saved(const wire::PeerName& from, Iteration iteration, const std::string& text) {
+void CheckpointKeeper::on_saved(const wire::Seat& from, Iteration iteration, const std::string& text) {
   const auto part = decode_part_summary(text);
   if (!part.ok() || !expected_.contains(part->name) || iteration < 1) {
     options_.warn(fmt::format("{} says that it saved a part of a checkpoint that is not expected: {}", from.text(),

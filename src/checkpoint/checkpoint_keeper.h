@@ -41,7 +41,7 @@ class CheckpointKeeper {
   // After begin(): the job with everything that was decided since, which is what the checkpoints hold.
   void record(const job::JobSpec& spec) { model_.settings = to_settings(spec); }
   // A member's part is written, or is not.
-  void on_saved(const wire::PeerName& from, Iteration iteration, const std::string& part);
+  void on_saved(const wire::Seat& from, Iteration iteration, const std::string& part);
   // Blocks until everything is written.
   void finish();
   // Of a job that went through, after finish(): an error when there is no checkpoint of its last iteration.

@@ -56,7 +56,7 @@ int32_t paceline_join(const paceline_job* job, const paceline_place* place, pace
       return refusal("illegal", "place.role", "role {}; legal: 3 (PACELINE_WORKER) and 4 (PACELINE_BOTH)", known.role);
     PACELINE_ASSIGN_OR_RETURN(Job::Description description, used->described());
     PACELINE_ASSIGN_OR_RETURN(runtime::MemberOptions member, member_options(known, description.spec));
-    member.role = known.role == PACELINE_BOTH ? wire::Role::kBoth : wire::Role::kWorker;
+    if (known.role == PACELINE_BOTH) member.roles = member.roles | wire::Role::kServer;
     PACELINE_ASSIGN_OR_RETURN(const auto key, member_key(known, member));
     PACELINE_ASSIGN_OR_RETURN(auto worker, WorkerNode::begin(std::move(description), std::move(member), key));
     give_handle(std::move(worker), node);

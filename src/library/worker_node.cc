@@ -17,9 +17,9 @@ TimePoint now() { return std::chrono::steady_clock::now(); }
 
 }  // namespace
 
-WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, wire::Role role)
+WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, wire::Roles roles)
     : job_(std::move(job)),
-      role_(role == wire::Role::kBoth ? PACELINE_BOTH : PACELINE_WORKER),
+      role_(roles.hold(wire::Role::kServer) ? PACELINE_BOTH : PACELINE_WORKER),
       offsets_(job_.table.offsets()),
       values_(static_cast<std::size_t>(offsets_.back())),
       gradients_(values_.size()),
@@ -32,7 +32,7 @@ WorkerNode::WorkerNode(Job::Description job, exchange::OptimizerState state, wir
 Result<std::shared_ptr<WorkerNode>> WorkerNode::begin(Job::Description job, runtime::MemberOptions member,
                                                       const std::optional<JobKey>& key) {
   exchange::OptimizerState state = std::exchange(job.state, {});
-  const std::shared_ptr<WorkerNode> node(new WorkerNode(std::move(job), std::move(state), member.role));
+  const std::shared_ptr<WorkerNode> node(new WorkerNode(std::move(job), std::move(state), member.roles));
   member.table = node->job_.table;
   member.settings = to_settings(node->job_.spec);
   const SignalsBlocked quiet;

@@ -64,7 +64,7 @@ class WorkerNode final : public Node {
  private:
   enum class Turn { kJoining, kTraining, kReporting, kEnded };
 
-  WorkerNode(Job::Description job, exchange::OptimizerState state, wire::Role role);
+  WorkerNode(Job::Description job, exchange::OptimizerState state, wire::Roles roles);
   Status require_training(const char* call) const;
   Status check_tensor(std::uint32_t tensor) const;
   Result<std::optional<Layer>> layer_of(std::int32_t layer) const;

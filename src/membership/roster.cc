@@ -11,11 +11,9 @@ namespace paceline::membership {
 using session::PeerId;
 using wire::PeerName;
 using wire::Role;
+using wire::Roles;
 
 namespace {
-
-// Whether two members of these roles cannot have the same rank.
-bool collide(Role a, Role b) { return plays(a, b) || plays(b, a); }
 
 // The job has no place for who wants to join.
 template <typename... Args>
@@ -31,48 +29,14 @@ Status disagree(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace
 
-Roster::Roster(RosterOptions options) : options_(std::move(options)) {
+Roster::Roster(RosterOptions options) : options_(std::move(options)), seats_(options_.workers, options_.servers) {
   PACELINE_CHECK(options_.workers >= 1 && options_.servers >= 0, "{} workers, {} servers", options_.workers, options_.servers);
   PACELINE_CHECK(options_.job != 0, "a job has a number");
 }
 
-std::int32_t Roster::count(Role part) const {
+std::int32_t Roster::both() const {
   return static_cast<std::int32_t>(
-      std::count_if(members_.begin(), members_.end(), [&](const auto& member) { return plays(member.second.name.role, part); }));
-}
-
-std::int32_t Roster::both() const { return count(Role::kBoth); }
-
-// How many members of the role there can be.
-std::int32_t Roster::places(Role role) const {
-  if (role == Role::kBoth) return std::min(options_.workers, options_.servers);
-  return role == Role::kWorker ? options_.workers : options_.servers;
-}
-
-// Whose readiness the workers' beginning waits for.
-bool Roster::prepares(Role role) const { return plays(role, options_.servers > 0 ? Role::kServer : Role::kWorker); }
-
-std::string Roster::missing() const {
-  if (options_.servers == 0) return fmt::format("{} of {} workers have joined", count(Role::kWorker), options_.workers);
-  return fmt::format("{} of {} workers and {} of {} servers have joined", count(Role::kWorker), options_.workers,
-                     count(Role::kServer), options_.servers);
-}
-
-std::string Roster::absent() const {
-  constexpr std::size_t kNamed = 8;  // more would hide the rest of the sentence
-  std::vector<std::string> names;
-  for (const Role part : {Role::kWorker, Role::kServer}) {
-    for (std::int32_t rank = 0; rank < places(part); ++rank) {
-      const bool there = std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
-        return member.second.name.rank == Rank{rank} && plays(member.second.name.role, part);
-      });
-      if (!there) names.push_back(PeerName{part, Rank{rank}}.text());
-    }
-  }
-  if (names.size() <= kNamed) return fmt::format("{}", fmt::join(names, ", "));
-  const std::size_t more = names.size() - kNamed;
-  names.resize(kNamed);
-  return fmt::format("{} and {} more", fmt::join(names, ", "), more);
+      std::ranges::count_if(members_, [](const auto& member) { return member.second.name.roles.list().size() > 1; }));
 }
 
 std::optional<PeerName> Roster::name_of(PeerId peer) const {
@@ -81,8 +45,9 @@ std::optional<PeerName> Roster::name_of(PeerId peer) const {
   return member->second.name;
 }
 
-std::int32_t Roster::free_places() const {
-  return options_.workers + options_.servers - count(Role::kWorker) - count(Role::kServer);
+std::optional<Rank> Roster::rank_of(PeerId peer, Role seat) const {
+  const auto name = name_of(peer);
+  return name ? name->rank_as(seat) : std::nullopt;
 }
 
 std::optional<std::string> Roster::closed() const {
@@ -90,8 +55,8 @@ std::optional<std::string> Roster::closed() const {
   return fmt::format("came too late: the job has already begun with {} workers and {} servers", options_.workers, options_.servers);
 }
 
-Status Roster::refusal(Role role, const std::string& address, const wire::Join& join) const {
-  const std::string who = fmt::format("a {} ({})", to_string(role), address);
+Status Roster::refusal(Roles roles, const std::string& address, const wire::Join& join) const {
+  const std::string who = fmt::format("a {} ({})", roles.text(), address);
   if (const auto late = closed()) return turned_away("{} {}", who, *late);
   if (join.release != options_.release) {
     return wrong("{} runs release {}, the coordinator {}; run the same release everywhere", who, join.release, options_.release)
@@ -101,9 +66,9 @@ Status Roster::refusal(Role role, const std::string& address, const wire::Join& 
     return disagree("{} expects {} workers, the coordinator was started for {}; give both the same --workers", who,
                     join.world_workers, options_.workers);
   }
-  if (options_.servers == 0 && plays(role, Role::kServer))
+  if (seats_.places(roles) == 0)
     return turned_away("{} is one too many: the job trains by collective operations and has no servers", who);
-  if (role == Role::kWorker && join.address.empty() != (options_.servers > 0)) {
+  if (!roles.hold(Role::kServer) && join.address.empty() != (options_.servers > 0)) {
     return options_.servers == 0
                ? disagree("{} wants servers, but the coordinator was started with --servers 0; give it --collective", who)
                : disagree(
@@ -111,23 +76,21 @@ Status Roster::refusal(Role role, const std::string& address, const wire::Join& 
                      "start it with --servers 0",
                      who, options_.servers);
   }
-  if (join.wanted_rank < -1 || join.wanted_rank >= places(role)) {
-    const std::string members = role == Role::kBoth ? fmt::format("{} workers and {} servers", options_.workers, options_.servers)
-                                                    : fmt::format("{} {}s", places(role), to_string(role));
-    return turned_away("{} wants rank {}, but the job has {}: ranks 0..{} are legal", who, join.wanted_rank, members,
-                       places(role) - 1);
+  if (join.wanted_rank < -1 || join.wanted_rank >= seats_.places(roles)) {
+    return turned_away("{} wants rank {}, but the job has {}: ranks 0..{} are legal", who, join.wanted_rank, seats_.text(roles),
+                       seats_.places(roles) - 1);
   }
-  for (const auto& [peer, member] : members_) {
-    if (join.wanted_rank >= 0 && member.name.rank == Rank{join.wanted_rank} && collide(member.name.role, role)) {
+  for (const Role role : roles.list()) {
+    if (const auto holder = seats_.holder(role, Rank{join.wanted_rank})) {
+      const Member& has = members_.at(*holder);
       return turned_away("{} wants rank {}, which {} at {} already has; give every {} its own rank", who, join.wanted_rank,
-                         member.name.text(), member.address, to_string(role));
+                         has.name.text(), has.address, roles.text());
     }
   }
-  for (const Role part : {Role::kWorker, Role::kServer}) {
-    if (plays(role, part) && count(part) >= places(part))
-      return turned_away("{} is one too many: the job has its {} {}s", who, places(part), to_string(part));
+  for (const Role role : roles.list()) {
+    if (seats_.is_full(role)) return turned_away("{} is one too many: the job has its {}", who, seats_.text(role));
   }
-  if (!free_rank(role, join.wanted_rank)) {
+  if (join.wanted_rank < 0 && !seats_.free_rank(roles)) {
     return turned_away(
         "{} needs a rank that is free in both roles, and there is none; start those with --role both first, or give "
         "every process its --rank",
@@ -136,50 +99,36 @@ Status Roster::refusal(Role role, const std::string& address, const wire::Join& 
   return {};
 }
 
-std::optional<Rank> Roster::free_rank(Role role, std::int32_t wanted) const {
-  if (wanted >= 0) return Rank{wanted};
-  for (std::int32_t rank = 0; rank < places(role); ++rank) {
-    const bool taken = std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
-      return member.second.name.rank == Rank{rank} && collide(member.second.name.role, role);
-    });
-    if (!taken) return Rank{rank};
-  }
-  return std::nullopt;
-}
-
 wire::LayerSeconds Roster::slowest() const {
   const wire::LayerSeconds* slowest = nullptr;
-  for (const auto& [peer, member] : members_) {
-    if (!plays(member.name.role, Role::kWorker)) continue;
+  for (const auto& [peer, member] : workers()) {
     if (member.join.seconds.empty()) return {};
     if (slowest == nullptr || member.join.seconds.total() > slowest->total()) slowest = &member.join.seconds;
   }
   return slowest == nullptr ? wire::LayerSeconds{} : *slowest;
 }
 
-Actions Roster::on_join(PeerId peer, Role role, const std::string& address, wire::Join join, std::uint32_t incarnation) {
+Actions Roster::on_join(PeerId peer, Roles roles, const std::string& address, wire::Join join, std::uint32_t incarnation) {
   if (members_.contains(peer)) return {};
-  if (const Status refused = refusal(role, address, join); !refused.ok()) return {SendStop{peer, wire::stop_for(refused)}};
-  const PeerName name{role, *free_rank(role, join.wanted_rank)};
-  members_.emplace(peer, Member{name, address, std::move(join), incarnation});
-  if (count(Role::kWorker) < options_.workers || count(Role::kServer) < options_.servers) return {};
+  if (const Status refused = refusal(roles, address, join); !refused.ok()) return {SendStop{peer, wire::stop_for(refused)}};
+  const PeerName name{roles, join.wanted_rank >= 0 ? Rank{join.wanted_rank} : *seats_.free_rank(roles), incarnation};
+  seats_.take(name, peer);
+  members_.emplace(peer, Member{name, address, std::move(join)});
+  if (seats_.free_places() > 0) return {};
   if (const Status difference = disagreement(); !difference.ok()) return stop_all(wire::stop_for(difference));
   return prepare();
 }
 
 // Every worker is compared with worker 0, in rank order, so that everybody is told the same first difference.
 Status Roster::disagreement() const {
-  std::map<Rank, const Member*> workers;
-  for (const auto& [peer, member] : members_) {
-    if (plays(member.name.role, Role::kWorker)) workers[member.name.rank] = &member;
-  }
-  const Member& first = *workers.begin()->second;
-  for (const auto& [rank, worker] : workers) {
-    const auto settings = wire::first_difference(first.join.settings, worker->join.settings);
-    const auto difference = settings ? settings : wire::first_difference(first.join.table, worker->join.table);
+  const Member& first = worker(Rank{0});
+  for (Rank rank{0}; rank.value < options_.workers; ++rank.value) {
+    const Member& other = worker(rank);
+    const auto settings = wire::first_difference(first.join.settings, other.join.settings);
+    const auto difference = settings ? settings : wire::first_difference(first.join.table, other.join.table);
     if (difference) {
       return wrong("workers 0 ({}) and {} ({}) disagree on {}; start every worker with the same model and options", first.address,
-                   rank.value, worker->address, *difference)
+                   rank.value, other.address, *difference)
           .because({settings ? "disagree" : "model-differs", ""});
     }
   }
@@ -200,12 +149,10 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
   welcome.server_incarnations.resize(static_cast<std::size_t>(options_.servers));
   for (const auto& [peer, other] : members_) {
     const auto rank = static_cast<std::size_t>(other.name.rank.value);
-    if (plays(other.name.role, Role::kWorker)) welcome.worker_incarnations[rank] = other.incarnation;
-    if (plays(other.name.role, Role::kServer)) welcome.server_incarnations[rank] = other.incarnation;
-    if (plays(other.name.role, Role::kServer))
-      welcome.servers[rank] = other.join.address;
-    else if (options_.servers == 0)
-      welcome.peers[rank] = other.join.address;
+    for (const Role role : other.name.roles.list()) {
+      (role == Role::kServer ? welcome.server_incarnations : welcome.worker_incarnations)[rank] = other.name.incarnation;
+      if (role == hub()) (options_.servers > 0 ? welcome.servers : welcome.peers)[rank] = other.join.address;
+    }
   }
   welcome.table = table_;
   welcome.settings = settings_;
@@ -214,50 +161,38 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
 
 Actions Roster::prepare() {
   phase_ = Phase::kPreparing;
-  for (const auto& [peer, member] : members_) {
-    if (plays(member.name.role, Role::kWorker) && member.name.rank == Rank{0}) {
-      settings_ = member.join.settings;
-      table_ = member.join.table;
-    }
-  }
-  Actions actions;
-  for (const auto& [peer, member] : members_) {
-    if (prepares(member.name.role)) actions.push_back(SendWelcome{peer, welcome_for(member)});
-  }
-  return actions;
+  const Member& first = worker(Rank{0});
+  settings_ = first.join.settings;
+  table_ = first.join.table;
+  return welcome(hub());
 }
 
-Actions Roster::welcome_workers() {
-  phase_ = Phase::kRunning;
+Actions Roster::welcome(Role role) const {
   Actions actions;
-  for (const auto& [peer, member] : members_) {
-    if (plays(member.name.role, Role::kWorker)) actions.push_back(SendWelcome{peer, welcome_for(member)});
-  }
+  for (const auto& [peer, member] : with(role)) actions.push_back(SendWelcome{peer, welcome_for(member)});
   return actions;
 }
 
 Actions Roster::on_ready(PeerId peer) {
-  const auto name = name_of(peer);
-  if (phase_ != Phase::kPreparing || !name || !prepares(name->role)) return {};
-  if (++ready_ < (options_.servers > 0 ? options_.servers : options_.workers)) return {};
-  return welcome_workers();
+  if (phase_ != Phase::kPreparing || !rank_of(peer, hub())) return {};
+  if (++ready_ < seats_.places(hub())) return {};
+  phase_ = Phase::kRunning;
+  return welcome(Role::kWorker);
 }
 
-Actions Roster::on_report(PeerId peer, Role part, std::string report, Iteration last) {
-  const auto member = members_.find(peer);
-  if (member == members_.end() || phase_ == Phase::kEnded) return {};
-  const PeerName name = member->second.name;
-  if (!plays(name.role, part)) return {};
-  if (part == Role::kServer) {
-    server_reports_[name.rank] = std::move(report);
-    member->second.left = true;
+Actions Roster::on_report(PeerId peer, Role seat, std::string report, Iteration last) {
+  const auto rank = rank_of(peer, seat);
+  if (!rank || phase_ == Phase::kEnded) return {};
+  if (seat == Role::kServer) {
+    server_reports_[*rank] = std::move(report);
+    members_.at(peer).left = true;
     return end_when_all_left();
   }
-  worker_reports_[name.rank] = std::move(report);
+  worker_reports_[*rank] = std::move(report);
   if (phase_ != Phase::kRunning) return {};
   last_ = std::max(last_, last);
   if (static_cast<std::int32_t>(worker_reports_.size()) < options_.workers)
-    return interrupt_reason_.empty() ? tell_end_of(name.rank, last) : finish_when_all_parked();
+    return interrupt_reason_.empty() ? tell_end_of(*rank, last) : finish_when_all_parked();
   if (interrupt_reason_.empty()) return stop_all({});
   // Programs may have ended before the iteration that was to be the last: servers must look for the last state where there is one.
   Actions actions = finish_at(last_);
@@ -269,8 +204,8 @@ Actions Roster::on_report(PeerId peer, Role part, std::string report, Iteration 
 Actions Roster::tell_end_of(Rank worker, Iteration last) const {
   Actions actions;
   if (worker_reports_.size() > 1) return actions;
-  for (const auto& [peer, member] : members_) {
-    if (plays(member.name.role, Role::kWorker) && member.name.rank != worker) actions.push_back(SendWorkerDone{peer, worker, last});
+  for (const auto& [peer, member] : workers()) {
+    if (member.name.rank != worker) actions.push_back(SendWorkerDone{peer, worker, last});
   }
   return actions;
 }
@@ -288,6 +223,7 @@ Actions Roster::on_peer_lost(PeerId peer, const Status& reason) {
   member->second.left = true;
   if (phase_ == Phase::kEnding) return end_when_all_left();
   if (phase_ == Phase::kGathering) {  // it may come back; its place is free again
+    seats_.free(member->second.name);
     members_.erase(member);
     return {};
   }
@@ -298,7 +234,7 @@ Actions Roster::on_gathering_deadline(Duration waited) {
   if (phase_ != Phase::kGathering) return {};
   return stop_all(wire::stop_for(error(ErrorKind::kDeadline,
                                        "only {} after {:.1f} s, without {}; start them, or wait longer with --stall-deadline",
-                                       missing(), seconds(waited), absent())
+                                       seats_.missing(), seconds(waited), seats_.absent())
                                      .because({"absent", ""})));
 }
 
@@ -328,9 +264,7 @@ Actions Roster::park(const std::string& reason) {
   if (!interrupt_reason_.empty()) return {};
   interrupt_reason_ = reason;
   Actions actions;
-  for (const auto& [peer, member] : members_) {
-    if (plays(member.name.role, Role::kWorker)) actions.push_back(SendPark{peer});
-  }
+  for (const auto& [peer, member] : workers()) actions.push_back(SendPark{peer});
   return actions;
 }
 
@@ -345,9 +279,8 @@ Actions Roster::on_parked(PeerId worker, Iteration iteration) {
 // too far.
 Actions Roster::finish_when_all_parked() {
   if (interrupt_reason_.empty() || parked_.empty() || told_to_finish_) return {};
-  for (const auto& [peer, member] : members_) {
-    const Rank rank = member.name.rank;
-    if (plays(member.name.role, Role::kWorker) && !parked_.contains(rank) && !worker_reports_.contains(rank)) return {};
+  for (const auto& [peer, member] : workers()) {
+    if (!parked_.contains(member.name.rank) && !worker_reports_.contains(member.name.rank)) return {};
   }
   told_to_finish_ = true;
   Iteration last = 0;
@@ -362,7 +295,7 @@ Actions Roster::finish_at(Iteration last) const {
   // Servers first: they must know where to take the last checkpoint before a worker's push can complete it.
   for (const bool servers : {true, false}) {
     for (const auto& [peer, member] : members_) {
-      if (plays(member.name.role, Role::kServer) == servers) actions.push_back(SendFinishAt{peer, last});
+      if (member.serves() == servers) actions.push_back(SendFinishAt{peer, last});
     }
   }
   return actions;
@@ -376,7 +309,7 @@ Actions Roster::stop_all(const wire::Stop& stop) {
     if (member.left) continue;
     actions.push_back(SendStop{peer, stop});
     // A worker has reported before; a job that failed waits for nobody's report.
-    if (member.name.role == Role::kWorker || stop.kind == wire::StopKind::kFailed) member.left = true;
+    if (!member.serves() || stop.kind == wire::StopKind::kFailed) member.left = true;
   }
   for (const Action& end : end_when_all_left()) actions.push_back(end);
   return actions;

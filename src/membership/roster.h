@@ -3,24 +3,26 @@
 //
 //   gathering   workers and servers join; when all are there their tables and settings are compared; any difference refuses
 //               everybody with the same words
-//   preparing   servers are welcomed and say ready, so that a worker never meets a server that does not know the job
+//   preparing   the hub (wire/seat.h) is welcomed and says ready, so that a worker never meets a server that does not know the job
 //   running     workers are welcomed; each reports when it has done its iterations
 //   ending      everybody was told to stop; servers still report
 //   ended
 //
-// A process that is worker and server (Role::kBoth) has one rank in both roles, one join, and is welcomed twice: to prepare, and to
-// begin. So are the workers of a job without servers, which listen and meet each other while they prepare.
+// A process with several seats has one rank in them, and one join. With a seat of the hub and a worker's it is welcomed twice: to
+// prepare, and to begin. So are the workers of a job without servers, which meet each other while they prepare.
 //
 // A failure in any phase (a peer lost, a process that says it failed) ends the job for everyone with the reason that came first.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <ranges>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/status.h"
+#include "membership/seat_table.h"
 #include "session/endpoint.h"
 #include "wire/control.h"
 
@@ -68,15 +70,15 @@ class Roster {
 
   explicit Roster(RosterOptions options);
 
-  // A process of `role` wants to take part. `address` is how messages name it; `incarnation` was drawn for it. Of a member:
+  // A process wants to take part in these roles. `address` is how messages name it; `incarnation` was drawn for it. Of a member:
   // nothing.
-  Actions on_join(session::PeerId peer, wire::Role role, const std::string& address, wire::Join join,
+  Actions on_join(session::PeerId peer, wire::Roles roles, const std::string& address, wire::Join join,
                   std::uint32_t incarnation = 0);
-  // A server, or a worker of a job without them, knows the job.
+  // A member with a seat of the hub knows the job.
   Actions on_ready(session::PeerId peer);
-  // A worker has done its iterations, of which `last` was the last one, or a server its part after the stop; `part` says which of
+  // A worker has done its iterations, of which `last` was the last one, or a server its part after the stop; `seat` says which of
   // the two speaks. The first worker's end is told to all others, who must not go on alone.
-  Actions on_report(session::PeerId peer, wire::Role part, std::string report, Iteration last = 0);
+  Actions on_report(session::PeerId peer, wire::Role seat, std::string report, Iteration last = 0);
   Actions on_failed(session::PeerId peer, const wire::Stop& stop);
   // The coordinator's own process cannot go on.
   Actions on_fatal(const wire::Stop& stop);
@@ -100,14 +102,14 @@ class Roster {
   const wire::Settings& settings() const { return settings_; }
   const wire::TensorTable& table() const { return table_; }
   std::optional<wire::PeerName> name_of(session::PeerId peer) const;
-  std::int32_t free_places() const;  // of workers and servers
+  std::optional<Rank> rank_of(session::PeerId peer, wire::Role seat) const;  // nothing: it has no such seat
+  std::optional<Rank> worker_of(session::PeerId peer) const { return rank_of(peer, wire::Role::kWorker); }
+  const SeatTable& seats() const { return seats_; }
   // Why nobody can join any more, as the end of a sentence about who wants to; nothing while members gather.
   std::optional<std::string> closed() const;
-  std::string missing() const;  // "2 of 4 workers and 1 of 2 servers have joined"
-  std::string absent() const;   // "worker 2, worker 3, server 1": the first 8 who have not
   // Of the worker whose step takes longest; empty unless every worker has measured. After gathering.
   wire::LayerSeconds slowest() const;
-  // Members in whose process both roles live.
+  // Members with several seats.
   std::int32_t both() const;
 
  private:
@@ -115,18 +117,22 @@ class Roster {
     wire::PeerName name;
     std::string address;
     wire::Join join;
-    std::uint32_t incarnation = 0;
     bool left = false;  // has reported for the last time
+
+    bool serves() const { return name.roles.hold(wire::Role::kServer); }
   };
 
-  Status refusal(wire::Role role, const std::string& address, const wire::Join& join) const;
-  std::int32_t places(wire::Role role) const;
-  std::optional<Rank> free_rank(wire::Role role, std::int32_t wanted) const;
-  std::int32_t count(wire::Role part) const;
+  Status refusal(wire::Roles roles, const std::string& address, const wire::Join& join) const;
   Status disagreement() const;
-  bool prepares(wire::Role role) const;
+  wire::Role hub() const { return wire::hub_of(static_cast<std::size_t>(options_.servers)); }
+  // The members with a seat of that role, as they came; worker `rank`, which is there.
+  auto with(wire::Role role) const {
+    return members_ | std::views::filter([role](const auto& member) { return member.second.name.roles.hold(role); });
+  }
+  auto workers() const { return with(wire::Role::kWorker); }
+  const Member& worker(Rank rank) const { return members_.at(*seats_.holder(wire::Role::kWorker, rank)); }
   Actions prepare();
-  Actions welcome_workers();
+  Actions welcome(wire::Role role) const;
   Actions park(const std::string& reason);
   Actions stop_all(const wire::Stop& stop);
   Actions leave_all(const wire::Stop& stop);
@@ -139,6 +145,7 @@ class Roster {
   RosterOptions options_;
   Phase phase_ = Phase::kGathering;
   std::map<session::PeerId, Member> members_;
+  SeatTable seats_;
   wire::Settings settings_;
   wire::TensorTable table_;
   std::map<Rank, std::string> worker_reports_, server_reports_;

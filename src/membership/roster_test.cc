@@ -10,6 +10,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using wire::Role;
 
+constexpr wire::Roles kBoth = Role::kWorker | Role::kServer;
+
 constexpr session::PeerId kWorker0 = 10, kWorker1 = 11, kServer0 = 20, kServer1 = 21;
 
 wire::Join worker(std::int32_t wanted = -1, std::string optimizer = "sgd", std::int64_t width = 4) {
@@ -86,14 +88,14 @@ TEST(Roster, AMemberThatIsBothHasOneRankIsWelcomedTwiceAndReportsForEach) {
     join.address = std::move(address);
     return join;
   };
-  EXPECT_TRUE(roster.on_join(kBoth0, Role::kBoth, "a:1", both("s:0")).empty());
+  EXPECT_TRUE(roster.on_join(kBoth0, kBoth, "a:1", both("s:0")).empty());
   EXPECT_TRUE(roster.on_join(kShard, Role::kServer, "a:2", server("s:1")).empty());
-  EXPECT_THAT(stop_reason(roster.on_join(40, Role::kBoth, "a:9", both("s:9", 1))),
+  EXPECT_THAT(stop_reason(roster.on_join(40, kBoth, "a:9", both("s:9", 1))),
               HasSubstr("wants rank 1, which server 1 at a:2 already has"));
-  EXPECT_TRUE(roster.on_join(kBoth1, Role::kBoth, "a:3", both("s:2")).empty());
-  EXPECT_EQ(*roster.name_of(kBoth1), (wire::PeerName{Role::kBoth, Rank{2}})) << "free in both roles";
-  EXPECT_EQ(roster.missing(), "2 of 3 workers and 3 of 3 servers have joined");
-  EXPECT_THAT(stop_reason(roster.on_join(41, Role::kBoth, "a:9", both("s:9"))), HasSubstr("the job has its 3 servers"));
+  EXPECT_TRUE(roster.on_join(kBoth1, kBoth, "a:3", both("s:2")).empty());
+  EXPECT_EQ(*roster.name_of(kBoth1), (wire::PeerName{kBoth, Rank{2}})) << "free in both roles";
+  EXPECT_EQ(roster.seats().missing(), "2 of 3 workers and 3 of 3 servers have joined");
+  EXPECT_THAT(stop_reason(roster.on_join(41, kBoth, "a:9", both("s:9"))), HasSubstr("the job has its 3 servers"));
   const Actions prepare = roster.on_join(kAlone, Role::kWorker, "a:4", worker());
   EXPECT_THAT(receivers<SendWelcome>(prepare), ElementsAre(kBoth0, kBoth1, kShard));
   const wire::Welcome& welcome = std::get<SendWelcome>(prepare[1]).welcome;
@@ -127,9 +129,8 @@ TEST(Roster, NoRankThatIsFreeInBothRolesIsSaidSo) {
   wire::Join second = server("s:1");
   second.wanted_rank = 1;
   roster.on_join(kServer1, Role::kServer, "a:2", second);
-  EXPECT_THAT(stop_reason(roster.on_join(40, Role::kBoth, "a:3", worker())), HasSubstr("needs a rank that is free in both roles"));
-  EXPECT_THAT(stop_reason(roster.on_join(41, Role::kBoth, "a:3", worker(2))),
-              HasSubstr("2 workers and 2 servers: ranks 0..1 are legal"));
+  EXPECT_THAT(stop_reason(roster.on_join(40, kBoth, "a:3", worker())), HasSubstr("needs a rank that is free in both roles"));
+  EXPECT_THAT(stop_reason(roster.on_join(41, kBoth, "a:3", worker(2))), HasSubstr("2 workers and 2 servers: ranks 0..1 are legal"));
 }
 
 TEST(Roster, TellsEverybodyTheFirstDifferenceBetweenSettings) {
@@ -307,7 +308,7 @@ TEST(Roster, NamesTheRanksThatNobodyHas) {
   EXPECT_THAT(stop_reason(roster.on_gathering_deadline(std::chrono::seconds(60))),
               HasSubstr("without worker 0, server 0, server 1; start"));
   Roster large({.workers = 3, .servers = 20, .job = 7});
-  EXPECT_EQ(large.absent(), "worker 0, worker 1, worker 2, server 0, server 1, server 2, server 3, server 4 and 15 more");
+  EXPECT_EQ(large.seats().absent(), "worker 0, worker 1, worker 2, server 0, server 1, server 2, server 3, server 4 and 15 more");
 }
 
 }  // namespace

@@ -266,14 +266,14 @@ void CollectiveProcess::meet(PeerId peer, Rank rank) {
 
 Status CollectiveProcess::on_hello(const PeerName& name) {
   if (is_meeting()) {
-    if (name.role == Role::kWorker && name.rank.value == -1) return {};
+    if (name == name_of(Rank{-1})) return {};
     return error(ErrorKind::kBadRequest, "{} cannot join the ranks that meet here", name.text()).because({"turned-away", ""});
   }
   if (names_.size() + 1 == static_cast<std::size_t>(options_.ranks))
     return error(ErrorKind::kBadRequest, "all {} ranks are there; {} is none of them", options_.ranks, name.text())
         .because({"turned-away", ""});
   const bool comes = listed_ && (!meets() || options_.self != kMeetingRank);
-  if (comes && name.role == Role::kWorker && name.rank > options_.self && name.rank.value < options_.ranks) return {};
+  if (comes && name == name_of(name.rank) && name.rank > options_.self && name.rank.value < options_.ranks) return {};
   return error(ErrorKind::kBadRequest, "{} is none of the ranks that connect to rank {} of {}; give every process its own rank",
                name.text(), options_.self.value, options_.ranks)
       .because({"turned-away", ""});

@@ -44,7 +44,7 @@ Coordinator::Coordinator(transport::Transport& transport, CoordinatorOptions opt
                .secret = draw_secret()}),
       alike_(options_.workers) {
   session::EndpointOptions endpoint;
-  endpoint.self = {Role::kCoordinator, Rank{0}};
+  endpoint.self = wire::kTheCoordinator;
   endpoint.job = options_.job;
   endpoint.epoch = 1;
   endpoint.seed = options_.job;
@@ -69,15 +69,15 @@ void Coordinator::fail_unless(const Status& status) {
 void Coordinator::fail(const Status& reason) { carry_out(roster_.on_fatal(wire::stop_for(reason))); }
 
 Status Coordinator::on_hello(const PeerName& name) {
-  if (name.role == Role::kCoordinator) return error(ErrorKind::kBadRequest, "another coordinator cannot join a job");
+  if (!name.takes_data()) return error(ErrorKind::kBadRequest, "another coordinator cannot join a job");
   if (name.rank.value != -1) return error(ErrorKind::kBadRequest, "{} has a rank already; who joins is given one", name.text());
-  if (const auto late = roster_.closed()) return error(ErrorKind::kBadRequest, "a {} {}", to_string(name.role), *late);
+  if (const auto late = roster_.closed()) return error(ErrorKind::kBadRequest, "a {} {}", name.roles.text(), *late);
   return {};
 }
 
 void Coordinator::on_peer(PeerId peer, const PeerName& name) {
-  roles_[peer] = name.role;
-  drop(joiners_.on_peer(peer, roster_.free_places()));
+  roles_.insert_or_assign(peer, name.roles);
+  drop(joiners_.on_peer(peer, roster_.seats().free_places()));
 }
 
 void Coordinator::drop(const std::optional<membership::Joiners::Dropped>& joiner) {
@@ -87,7 +87,7 @@ void Coordinator::drop(const std::optional<membership::Joiners::Dropped>& joiner
 // The endpoint keeps what comes.
 Result<std::span<std::byte>> Coordinator::on_message_begin(PeerId peer, const wire::MessageHead& head) {
   if (joiners_.contains(peer)) {
-    PACELINE_ASSIGN_OR_RETURN(const auto dropped, joiners_.on_message_begin(peer, head, roster_.free_places()));
+    PACELINE_ASSIGN_OR_RETURN(const auto dropped, joiners_.on_message_begin(peer, head, roster_.seats().free_places()));
     drop(dropped);
   }
   if (head.payload_bytes > wire::kMaxControlBytes) {
@@ -120,45 +120,38 @@ void Coordinator::on_progress(PeerId peer, std::span<const std::byte> payload) {
   if (!name || !progress.ok() || !is_progress(*progress) || progress->value("rank", name->rank.value) != name->rank.value) return;
   if (const auto done = progress->find("iteration"); done != progress->end() && done->is_number_integer()) {
     const Iteration iteration = told_[peer] = done->get<std::int64_t>();
-    const auto worker = worker_of(peer);
+    const auto worker = roster_.worker_of(peer);
     // What became of that iteration it has not said yet.
     if (worker && iteration > 0) fail_unless(alike_.on_passed(*worker, iteration - 1));
   }
   if (callbacks_.on_progress) callbacks_.on_progress(*progress);
 }
 
-// The rank of the member's worker.
-std::optional<Rank> Coordinator::worker_of(PeerId peer) const {
-  const auto name = roster_.name_of(peer);
-  if (!name || !plays(name->role, Role::kWorker)) return std::nullopt;
-  return name->rank;
-}
-
 Status Coordinator::on_left_out(PeerId peer, Iteration iteration) {
-  const auto worker = worker_of(peer);
+  const auto worker = roster_.worker_of(peer);
   return worker && iteration >= 0 ? alike_.on_left_out(*worker, iteration) : Status();
 }
 
 Status Coordinator::on_alike(PeerId peer, Iteration iteration, std::span<const std::byte> payload) {
-  const auto worker = worker_of(peer);
+  const auto worker = roster_.worker_of(peer);
   PACELINE_ASSIGN_OR_RETURN(wire::Settings told, wire::decode_settings(payload));
   return worker && iteration >= 0 ? alike_.on_told(*worker, iteration, std::move(told)) : Status();
 }
 
 // A worker's last word: the job must not end well before what all have told was compared.
 void Coordinator::on_report(PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload) {
-  const Role part = part_of(peer, head);
-  const auto worker = worker_of(peer);
-  if (part == Role::kWorker && worker) fail_unless(alike_.on_passed(*worker, head.iteration));
-  carry_out(roster_.on_report(peer, part, text_of(payload), head.iteration));
+  const Role seat = wire::role_of(head.flags);
+  const auto rank = roster_.rank_of(peer, seat);
+  if (rank && seat == Role::kWorker) fail_unless(alike_.on_passed(*rank, head.iteration));
+  carry_out(roster_.on_report(peer, seat, text_of(payload), head.iteration));
 }
 
 // A worker's question goes to all, and an answer to the one that asked. The asker answers too, and so hears that the way is open.
 void Coordinator::on_reached(PeerId peer, const wire::MessageHead& head) {
-  const auto from = worker_of(peer);
+  const auto from = roster_.worker_of(peer);
   if (!from) return;
-  for (const auto& [other, role] : roles_) {
-    const auto to = worker_of(other);
+  for (const auto& [other, roles] : roles_) {
+    const auto to = roster_.worker_of(other);
     if (!to || (head.iteration != 0 && to->value != static_cast<std::int32_t>(head.unit))) continue;
     endpoint_->send_owned(other,
                           {.kind = MessageKind::kReached,
@@ -192,9 +185,10 @@ void Coordinator::on_message(PeerId peer, const wire::MessageHead& head, std::sp
       return carry_out(roster_.on_failed(peer, *stop));
     }
     case MessageKind::kSaved: {
-      const auto name = roster_.name_of(peer);
-      if (name && !roster_.failed() && !loss_ && callbacks_.on_saved)
-        callbacks_.on_saved({part_of(peer, head), name->rank}, head.iteration, text_of(payload));
+      const Role seat = wire::role_of(head.flags);
+      const auto rank = roster_.rank_of(peer, seat);
+      if (rank && !roster_.failed() && !loss_ && callbacks_.on_saved)
+        callbacks_.on_saved({seat, *rank}, head.iteration, text_of(payload));
       return;
     }
     case MessageKind::kProgress:
@@ -242,13 +236,6 @@ void Coordinator::on_timeline(PeerId peer, std::span<const std::byte> payload) {
   auto part = wire::decode_timeline_part(payload);
   const auto name = roster_.name_of(peer);
   if (part.ok() && name && options_.timeline != nullptr) options_.timeline->on_part(peer, *name, std::move(*part));
-}
-
-// Which of the two roles a process speaks for, when it plays both.
-Role Coordinator::part_of(PeerId peer, const wire::MessageHead& head) const {
-  const Role role = roles_.at(peer);
-  if (role != Role::kBoth) return role;
-  return head.flags == wire::kOfServer ? Role::kServer : Role::kWorker;
 }
 
 void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reason) {
@@ -309,8 +296,7 @@ void Coordinator::agree() {
   auto agreed = job::from_settings(roster_.settings());
   agreed_ = agreed.ok() ? std::move(*agreed) : job::JobSpec();
   for (const PeerId late : joiners_.all()) {
-    const std::string reason =
-        fmt::format("a {} ({}) {}", to_string(roles_.at(late)), endpoint_->address_of(late), *roster_.closed());
+    const std::string reason = fmt::format("a {} ({}) {}", roles_.at(late).text(), endpoint_->address_of(late), *roster_.closed());
     send(late, MessageKind::kStop, 0, encode(wire::stop_for(Status(ErrorKind::kBadRequest, reason, {"turned-away", ""}))));
     endpoint_->drop(late, reason);
   }
@@ -323,8 +309,8 @@ void Coordinator::agree() {
   deciding_ = true;
   if (agreed_->schedule.name != "tuned") return ask();
   std::vector<PeerId> members;
-  for (const auto& [peer, role] : roles_) {
-    if (role != Role::kServer && roster_.name_of(peer)) members.push_back(peer);
+  for (const auto& [peer, roles] : roles_) {
+    if (roster_.worker_of(peer)) members.push_back(peer);
   }
   probe_bytes_.resize(LinkProbe::kLargest.count);
   probe_.emplace(std::move(members));

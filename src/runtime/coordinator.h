@@ -34,7 +34,7 @@ struct CoordinatorOptions {
 
 // Who has gathered.
 struct Gathering {
-  std::int32_t both = 0;              // processes that are worker and server
+  std::int32_t both = 0;              // processes with a worker's and a server's seat
   std::optional<cost::LinkFit> link;  // measured when --schedule tuned asks for it; nothing: it could not be
   wire::LayerSeconds seconds;         // of the slowest worker; empty unless every worker has measured
 };
@@ -46,7 +46,7 @@ struct CoordinatorCallbacks {
   // Called once, on a thread of its own, which has returned before anything else is called; it may take its time.
   std::function<Status(job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering)> on_agreed;
   // A server's or worker's part of a checkpoint is on the disk.
-  std::function<void(const wire::PeerName& from, Iteration iteration, const std::string& part)> on_saved;
+  std::function<void(const wire::Seat& from, Iteration iteration, const std::string& part)> on_saved;
   // Once, last. The report is there when every worker has reported.
   std::function<void(const wire::Stop& stop, const std::optional<report::Json>& report)> on_ended;
 };
@@ -80,7 +80,6 @@ class Coordinator final : public session::EndpointHandler {
   Status on_left_out(session::PeerId peer, Iteration iteration);
   Status on_alike(session::PeerId peer, Iteration iteration, std::span<const std::byte> payload);
   void on_report(session::PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload);
-  std::optional<Rank> worker_of(session::PeerId peer) const;
   void on_reached(session::PeerId peer, const wire::MessageHead& head);
   void drop(const std::optional<membership::Joiners::Dropped>& joiner);
   void agree();
@@ -94,7 +93,6 @@ class Coordinator final : public session::EndpointHandler {
   void send_question(session::PeerId peer, std::optional<std::uint32_t> question);
   void on_reading(session::PeerId peer, const wire::MessageHead& head, std::span<const std::byte> payload);
   void on_timeline(session::PeerId peer, std::span<const std::byte> payload);
-  wire::Role part_of(session::PeerId peer, const wire::MessageHead& head) const;
   void send(session::PeerId to, wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload);
   std::optional<report::Json> final_report(wire::Stop& stop) const;
 
@@ -105,7 +103,7 @@ class Coordinator final : public session::EndpointHandler {
   membership::Roster roster_;
   membership::Joiners joiners_;
   membership::AlikeLedger alike_;
-  std::map<session::PeerId, wire::Role> roles_;   // of joiners and members
+  std::map<session::PeerId, wire::Roles> roles_;  // of joiners and members
   std::map<session::PeerId, std::int64_t> told_;  // the iteration that a worker has told last
   std::optional<job::JobSpec> agreed_;            // with what on_agreed added
   // A member that is lost: until others have said what it was doing, for a moment.

@@ -24,7 +24,7 @@ CoordinatorCallbacks CoordinatorProcess::callbacks() {
   callbacks.on_agreed = [this](job::JobSpec& spec, const wire::TensorTable& table, const Gathering& gathering) {
     return on_agreed(spec, table, gathering);
   };
-  callbacks.on_saved = [this](const wire::PeerName& from, Iteration iteration, const std::string& part) {
+  callbacks.on_saved = [this](const wire::Seat& from, Iteration iteration, const std::string& part) {
     checkpoints_.on_saved(from, iteration, part);
   };
   callbacks.on_ended = [this](const wire::Stop& stop, const std::optional<report::Json>& report) {

@@ -20,9 +20,8 @@ std::optional<report::Json> Coordinator::final_report(wire::Stop& stop) const {
   }
   if (!agreed_ || static_cast<std::int32_t>(workers.size()) < options_.workers) return std::nullopt;
   report::JobShape shape{.workers = options_.workers, .servers = options_.servers, .both = roster_.both()};
-  for (const auto& [peer, role] : roles_) {
-    const auto name = roster_.name_of(peer);
-    if (name && plays(role, wire::Role::kServer)) shape.addresses[name->rank] = endpoint_->address_of(peer);
+  for (const auto& [peer, roles] : roles_) {
+    if (const auto server = roster_.rank_of(peer, wire::Role::kServer)) shape.addresses[*server] = endpoint_->address_of(peer);
   }
   auto report = job_report(*agreed_, shape, workers, servers);
   if (!report.ok()) {

@@ -29,7 +29,7 @@ std::vector<std::byte> bytes_of(const std::string& text) {
 
 Member::Member(transport::Transport& transport, MemberOptions options) : transport_(transport), options_(std::move(options)) {
   session::EndpointOptions endpoint;
-  endpoint.self = {options_.role, Rank{-1}};
+  endpoint.self = {options_.roles, Rank{-1}};
   endpoint.seed = options_.seed;
   endpoint.silence_deadline = options_.silence_deadline;
   endpoint_ = std::make_unique<session::Endpoint>(transport_, endpoint, *this);
@@ -42,7 +42,7 @@ Status Member::start() {
     PACELINE_ASSIGN_OR_RETURN(const transport::Address address, endpoint_->listen(options_.listen));
     listening_ = address.text();
   }
-  endpoint_->connect(options_.coordinator, {Role::kCoordinator, Rank{0}}, options_.coordinator_deadline);
+  endpoint_->connect(options_.coordinator, wire::kTheCoordinator, options_.coordinator_deadline);
   return {};
 }
 
@@ -105,11 +105,11 @@ void Member::tell_failure() {
 }
 
 void Member::send_progress(const std::string& json) { send_control(MessageKind::kProgress, 0, bytes_of(json)); }
-void Member::send_report(Role part, const std::string& json, Iteration last) {
-  send_control(MessageKind::kReport, last, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
+void Member::send_report(Role seat, const std::string& json, Iteration last) {
+  send_control(MessageKind::kReport, last, bytes_of(json), wire::flags_of(seat));
 }
-void Member::send_saved(Role part, Iteration iteration, const std::string& json) {
-  send_control(MessageKind::kSaved, iteration, bytes_of(json), part == Role::kServer ? wire::kOfServer : wire::kNoFlags);
+void Member::send_saved(Role seat, Iteration iteration, const std::string& json) {
+  send_control(MessageKind::kSaved, iteration, bytes_of(json), wire::flags_of(seat));
 }
 void Member::send_timeline(const std::vector<wire::TimelinePart>& parts) {
   for (const wire::TimelinePart& part : parts) send_control(MessageKind::kTimeline, 0, encode(part));
@@ -156,40 +156,41 @@ double Member::values_wait() const {
   return counters.replies == 0 ? 0 : seconds(counters.replies_waited) / static_cast<double>(counters.replies);
 }
 
-void Member::open_channels(const Ends& ends) {
-  const auto end_of = [&](Role part) { return !plays(part) ? nullptr : part == Role::kWorker ? ends.worker : ends.server; };
-  for (const Way& way : ways()) endpoint_->channels().open(way.channel, end_of(way.from), end_of(way.to));
+void Member::open_channels(const std::map<Role, session::ChannelEnd*>& ends) {
+  const auto end_of = [&](Role role) {
+    const auto end = ends.find(role);
+    return end == ends.end() ? nullptr : end->second;
+  };
+  for (const Channel channel : wire::channels_of(options_.hub))
+    endpoint_->channels().open(channel, end_of(wire::ends_of(channel).from), end_of(wire::ends_of(channel).to));
 }
 
 void Member::meet(PeerId peer, const PeerName& name) {
   peers_.add(name);
-  for (const auto& [channel, from, to] : ways()) {
-    if (plays(from) && wire::plays(name.role, to)) endpoint_->channels().reach(channel, name.rank, peer);
-    if (plays(to) && wire::plays(name.role, from)) endpoint_->channels().hear(channel, name.rank, peer);
-  }
+  for (const Channel channel : wire::channels_between(options_.roles, name.roles, options_.hub))
+    endpoint_->channels().reach(channel, name.rank, peer);
+  for (const Channel channel : wire::channels_between(name.roles, options_.roles, options_.hub))
+    endpoint_->channels().hear(channel, name.rank, peer);
 }
 
 Status Member::on_hello(const PeerName& name) {
-  if (!listens()) return error(ErrorKind::kBadRequest, "a {} takes no connections", to_string(options_.role));
-  const bool fits = options_.meets == Meets::kServers || name.role == Role::kWorker;
-  if (name.role == Role::kCoordinator || name.rank.value < 0 || !fits || !welcomed_) {
+  if (!listens()) return error(ErrorKind::kBadRequest, "a {} takes no connections", options_.roles.text());
+  if (!name.takes_data() || name.rank.value < 0 || !welcomed_) {
     return error(ErrorKind::kBadRequest, "{} cannot connect to a {}; join the job at its coordinator", name.text(),
-                 to_string(options_.role));
+                 options_.roles.text());
   }
   if (!peers_.takes_part(name)) {
-    return error(ErrorKind::kBadRequest, "{} does not take part in this job of {} workers and {} servers", name.text(),
-                 peers_.count(Role::kWorker), peers_.count(Role::kServer));
+    return error(ErrorKind::kBadRequest, "{} does not take part in this job of {}", name.text(), peers_.text());
   }
   // Among equals those of higher rank come.
-  const bool equal = options_.meets == Meets::kWorkers || wire::plays(name.role, Role::kServer);
-  if (equal && name.rank <= rank_)
+  if (name.roles.hold(options_.hub) && name.rank <= rank_)
     return error(ErrorKind::kBadRequest, "{} does not connect to {} of rank {}, but the other way round", name.text(),
-                 to_string(options_.role), rank_.value);
+                 options_.roles.text(), rank_.value);
   return {};
 }
 
 void Member::on_peer(PeerId peer, const PeerName& name) {
-  if (name.role == Role::kCoordinator) {
+  if (!name.takes_data()) {
     coordinator_ = peer;
     return join();
   }
@@ -202,8 +203,8 @@ Status Member::check_takes(PeerId peer, MessageKind kind) const {
   const bool is_control = channel_of(kind) == Channel::kControl;
   if (peer == coordinator_) return is_control ? Status() : misplaced(kind);
   if (is_control) return error(ErrorKind::kBadRequest, "only the coordinator sends control messages");
-  if (!begun_) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", to_string(options_.role));
-  return error(ErrorKind::kBadRequest, "this {} takes no messages of kind {} from there", to_string(options_.role),
+  if (!begun_) return error(ErrorKind::kBadRequest, "this {} has not begun a job yet", options_.roles.text());
+  return error(ErrorKind::kBadRequest, "this {} takes no messages of kind {} from there", options_.roles.text(),
                static_cast<int>(kind));
 }
 
@@ -263,30 +264,28 @@ void Member::on_control(const wire::MessageHead& head, std::span<const std::byte
   }
 }
 
-// One that is both is welcomed as a server, and again, as a worker, when all servers are ready; each has a session with it then. So
-// is a worker that meets workers.
+// A worker with a seat of the hub is welcomed to prepare, and again, to begin, when the whole hub is ready.
 void Member::take_welcome(const wire::Welcome& welcome) {
   if (std::exchange(welcomed_, true)) {
-    if (listens() && plays(Role::kWorker) && told_connected_) on_connected();
+    if (listens() && told_connected_) on_connected();
     return;
   }
-  const auto rank = static_cast<std::size_t>(welcome.rank);
   peers_.on_welcome(welcome);
-  const bool has_place = std::ranges::all_of(kParts, [&](Role part) { return !plays(part) || rank < peers_.count(part); });
-  if (!has_place || (options_.meets == Meets::kWorkers && rank >= welcome.peers.size())) {
-    return fail(error(ErrorKind::kCorrupt, "the coordinator gave this {} rank {} of {} workers and {} servers",
-                      wire::to_string(options_.role), rank, welcome.workers, welcome.servers.size()));
-  }
   rank_ = Rank{welcome.rank};
+  const auto self = peers_.named(options_.roles, rank_);
+  if (!self || welcome.hub() != options_.hub || welcome.hub_addresses().empty()) {
+    return fail(error(ErrorKind::kCorrupt, "the coordinator gave this {} rank {} of {}", options_.roles.text(), rank_.value,
+                      peers_.text()));
+  }
   layers_ = welcome.table.layers;
-  const std::uint32_t own = peers_.incarnation_of(plays(Role::kWorker) ? Role::kWorker : Role::kServer, rank);
-  endpoint_->set_identity({options_.role, rank_, own}, welcome.job, welcome.epoch, welcome.secret);
+  endpoint_->set_identity(*self, welcome.job, welcome.epoch, welcome.secret);
   const auto start = on_welcome(welcome);
   if (!start.ok()) return fail(start.status());
   endpoint_->observe(start->events);
   open_channels(start->ends);
   begun_ = true;
-  if (options_.role == Role::kBoth) meet(endpoint_->connect_self(), {Role::kBoth, rank_});
+  peers_.add(*self);
+  if (holds_several()) meet(endpoint_->connect_self(), *self);
   endpoint_->set_egress(start->egress);
   if (start->prepare) {
     preparing_ = std::make_unique<TaskThread>();
@@ -305,35 +304,21 @@ void Member::on_prepared(const Status& status) {
   check_connected();
 }
 
-// A worker connects to every server; among equals each connects to those of lower rank, and the others come to it.
+// To the whole hub; in the hub to those of lower rank, and the others come.
 void Member::connect_to_peers(const wire::Welcome& welcome) {
-  const auto lower = static_cast<std::size_t>(welcome.rank);
-  if (options_.meets == Meets::kWorkers) {
-    peers_wanted_ = welcome.peers.size() - 1;
-    connect_to(Role::kWorker, welcome.peers, lower);
-  } else if (plays(Role::kServer)) {
-    peers_wanted_ = welcome.servers.size() - (plays(Role::kWorker) ? 0 : 1);  // one that is both has met itself
-    connect_to(Role::kServer, welcome.servers, lower);
-  } else {
-    peers_wanted_ = welcome.servers.size();
-    connect_to(Role::kServer, welcome.servers, welcome.servers.size());
+  const std::vector<std::string>& addresses = welcome.hub_addresses();
+  const auto end = listens() ? welcome.rank : static_cast<std::int32_t>(addresses.size());
+  for (std::int32_t rank = 0; rank < end; ++rank) {
+    const auto address = transport::parse_address(addresses[static_cast<std::size_t>(rank)]);
+    if (!address.ok()) return fail(address.status());
+    endpoint_->connect(*address, *peers_.named(options_.hub, Rank{rank}), options_.join_deadline);
   }
   check_connected();
 }
 
-// To the first `count` of them.
-void Member::connect_to(Role role, const std::vector<std::string>& addresses, std::size_t count) {
-  for (std::size_t rank = 0; rank < count; ++rank) {
-    const auto address = transport::parse_address(addresses[rank]);
-    if (!address.ok()) return fail(address.status());
-    endpoint_->connect(*address, {role, Rank{static_cast<std::int32_t>(rank)}, peers_.incarnation_of(role, rank)},
-                       options_.join_deadline);
-  }
-}
-
 void Member::check_connected() {
   if (!begun_ || told_connected_ || preparing_ != nullptr) return;
-  if (peers_.connected(options_.meets == Meets::kWorkers ? Role::kWorker : Role::kServer) < peers_wanted_) return;
+  if (!peers_.all_connected(options_.hub)) return;
   told_connected_ = true;
   if (listens())
     send_control(MessageKind::kReady, 0, {});
@@ -349,7 +334,7 @@ std::string Member::about(const wire::MessageHead& head) const {
 }
 
 void Member::on_peer_lost(PeerId, const PeerName& name, const Status& reason) {
-  if (name.role == Role::kCoordinator) {
+  if (!name.takes_data()) {
     coordinator_.reset();
     // A process may have been the coordinator and a peer: all others say the same of it, whatever they heard of first.
     const bool own = !failure_.ok() && !echo_ && !comes_from_a_peer(failure_);

@@ -1,8 +1,8 @@
 // A process's membership in a job: joins at the coordinator, connects to the servers, says who is at the ends of which channel, and
 // learns how the job ends. The same for workers and servers; what a role does with messages is its ChannelEnd, which they reach
 // without passing here. In a job without servers the workers listen and connect to each other, and have both ends of what passes. A
-// member may be both (Role::kBoth): then it has an end for each, one session with each other process whatever passes between them,
-// so one egress queue and one window for the link, and its halves talk through memory.
+// member may have several seats: then it has an end for each, one session with each other process whatever passes between them, so
+// one egress queue and one window for the link, and its seats talk through memory.
 //
 // Every job ends for a member with exactly one on_end: the coordinator's verdict, or, when the coordinator itself is gone, what the
 // member knows. A member that fails tells the coordinator and waits up to a second for the verdict, so that all processes say the
@@ -30,16 +30,13 @@
 
 namespace paceline::runtime {
 
-// Whom a worker has sessions with.
-enum class Meets { kServers, kWorkers };
-
 struct MemberOptions {
-  wire::Role role = wire::Role::kWorker;
-  Meets meets = Meets::kServers;   // kWorkers: of Role::kWorker, in a job without servers
-  std::int32_t wanted_rank = -1;   // -1: any
-  std::int32_t world_workers = 0;  // what this process expects; 0: does not know
+  wire::Roles roles = wire::Role::kWorker;
+  wire::Role hub = wire::Role::kServer;  // of the job (wire/seat.h)
+  std::int32_t wanted_rank = -1;         // -1: any
+  std::int32_t world_workers = 0;        // what this process expects; 0: does not know
   transport::Address coordinator;
-  transport::Address listen{"127.0.0.1", 0};  // of a server, or a worker that meets workers
+  transport::Address listen{"127.0.0.1", 0};  // with a seat of the hub
   Duration silence_deadline = std::chrono::seconds(10);
   Duration coordinator_deadline = std::chrono::seconds(30);  // to reach it
   Duration join_deadline = std::chrono::seconds(30);         // to reach peers
@@ -53,15 +50,9 @@ struct MemberOptions {
   std::function<std::int64_t(TimePoint)> clock;
 };
 
-// What the halves of a process do with messages; null: there is no such half.
-struct Ends {
-  session::ChannelEnd* worker = nullptr;
-  session::ChannelEnd* server = nullptr;
-};
-
 // What a member needs to know of a job that has begun.
 struct JobStart {
-  Ends ends;  // of the member's roles
+  std::map<wire::Role, session::ChannelEnd*> ends;  // of the member's seats
   scheduling::EgressRules egress;
   wire::EventSink* events = nullptr;  // hears of messages; outlives the member
   // What takes long, as reading a checkpoint does, on a thread of its own; the member is ready when it has returned, and an error
@@ -73,10 +64,10 @@ struct JobStart {
 class MemberEvents {
  protected:
   ~MemberEvents() = default;
-  // The job has begun. Makes the ends of the member's roles; an error fails the job. Server: it is ready when this returns, and
+  // The job has begun. Makes the ends of the member's seats; an error fails the job. Server: it is ready when this returns, and
   // what it wants prepared is.
   virtual Result<JobStart> on_welcome(const wire::Welcome& welcome) = 0;
-  // Worker: every server (Meets::kWorkers: every other worker) is connected and ready. Server: never called.
+  // Worker: every server (without servers: every other worker) is connected and ready. Server: never called.
   virtual void on_connected() = 0;
   virtual void on_park() = 0;                     // worker: stand still at the end of the iteration, then MessageKind::kParked
   virtual void on_finish_at(Iteration last) = 0;  // `last` is the last iteration
@@ -99,15 +90,14 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   // And does not want to wait for that.
   void interrupt(const Status& reason);
   // To the coordinator, if it is still there.
-  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload = {},
-                    std::uint8_t flags = wire::kNoFlags);
+  void send_control(wire::MessageKind kind, Iteration iteration, std::vector<std::byte> payload = {}, std::uint8_t flags = 0);
   void send_progress(const std::string& json);
   // Answers worker `asker`: this one computes the gradients of iteration `reached`. 0: asks all workers.
   void send_reached(Rank asker, Iteration reached);
-  // Of this member's worker, whose last iteration was `last`, or server.
-  void send_report(wire::Role part, const std::string& json, Iteration last = 0);
-  void send_saved(wire::Role part, Iteration iteration, const std::string& json);
-  // What was recorded; before this part's report.
+  // Of the seat; a worker's last iteration was `last`.
+  void send_report(wire::Role seat, const std::string& json, Iteration last = 0);
+  void send_saved(wire::Role seat, Iteration iteration, const std::string& json);
+  // What was recorded; before the seat's report.
   void send_timeline(const std::vector<wire::TimelinePart>& parts);
   // Blocks until nothing is being prepared any more; what was, uses the ends. Where the loop does not run.
   void wait_prepared() { preparing_.reset(); }
@@ -117,7 +107,8 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   // For the report.
   report::LinkReport link() const;
   double values_wait() const;  // as in report::ServerReport
-  wire::Role role() const { return options_.role; }
+  bool holds(wire::Role role) const { return options_.roles.hold(role); }
+  bool holds_several() const { return options_.roles.list().size() > 1; }
   std::int64_t reading(TimePoint at) const { return options_.clock ? options_.clock(at) : at.time_since_epoch().count(); }
 
   // EndpointHandler
@@ -144,17 +135,11 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   void on_prepared(const Status& status);
   void on_stop(const wire::Stop& stop);
   void connect_to_peers(const wire::Welcome& welcome);
-  void connect_to(wire::Role role, const std::vector<std::string>& addresses, std::size_t count);
   void check_connected();
   void tell_failure();
   void tell_clock(std::uint32_t question);
-  bool plays(wire::Role part) const { return wire::plays(options_.role, part); }
-  bool listens() const { return plays(wire::Role::kServer) || options_.meets == Meets::kWorkers; }
-  // The channels of this job.
-  std::span<const Way> ways() const {
-    return options_.meets == Meets::kWorkers ? std::span<const Way>(kAmongWorkers) : kWithServers;
-  }
-  void open_channels(const Ends& ends);
+  bool listens() const { return holds(options_.hub); }
+  void open_channels(const std::map<wire::Role, session::ChannelEnd*>& ends);
   void meet(session::PeerId peer, const wire::PeerName& name);
 
   transport::Transport& transport_;
@@ -166,7 +151,6 @@ class Member : public session::EndpointHandler, protected MemberEvents {
   std::optional<session::PeerId> coordinator_;
   std::vector<std::string> layers_;  // of the job, by their names
   std::vector<std::byte> probe_;     // where the coordinator's probes go
-  std::size_t peers_wanted_ = 0;     // connections to servers (Meets::kWorkers: to workers) that must exist
   bool welcomed_ = false, begun_ = false;
   bool told_connected_ = false;
   bool ended_ = false;

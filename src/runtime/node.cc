@@ -4,7 +4,7 @@
 
 #include "job/make_plan.h"
 #include "job/option.h"
-#include "runtime/server_part.h"
+#include "runtime/server_seat.h"
 
 namespace paceline::runtime {
 namespace {
@@ -21,20 +21,20 @@ Result<BegunJob> begun_job(const wire::Welcome& welcome) {
 
 }  // namespace
 
-Node::Node(transport::Transport& transport, MemberOptions options, Part* worker, Ended ended)
+Node::Node(transport::Transport& transport, MemberOptions options, SeatHandler* worker, Ended ended)
     : Member(transport, std::move(options)), ended_(std::move(ended)) {
-  if (wire::plays(role(), wire::Role::kServer)) {
-    server_ = std::make_unique<ServerPart>(*this);
-    parts_.push_back(server_.get());
+  if (holds(wire::Role::kServer)) {
+    server_ = std::make_unique<ServerSeat>(*this);
+    seats_.push_back(server_.get());
   }
-  if (worker != nullptr) parts_.push_back(worker);
+  if (worker != nullptr) seats_.push_back(worker);
 }
 
 Node::~Node() { wait_prepared(); }
 
 std::unique_ptr<Node> make_server(transport::Transport& transport, MemberOptions options,
                                   std::function<void(const wire::Stop&)> ended) {
-  options.role = wire::Role::kServer;
+  options.roles = options.hub;
   return std::make_unique<Node>(
       transport, std::move(options), nullptr,
       [ended = std::move(ended)](Node& node, const wire::Stop& stop) { node.say_goodbye([ended, stop] { ended(stop); }); });
@@ -50,13 +50,12 @@ Result<JobStart> Node::on_welcome(const wire::Welcome& welcome) {
   PACELINE_ASSIGN_OR_RETURN(const BegunJob job, begun_job(welcome));
   if (job.settings.watching.trace) recorder_ = std::make_unique<timeline::TimelineRecorder>();
   JobStart start{.egress = job.plan->egress_rules(), .events = recorder_.get()};
-  for (Part* part : parts_) {
-    PACELINE_ASSIGN_OR_RETURN(session::ChannelEnd * end, part->begin(job));
-    (part->role() == wire::Role::kWorker ? start.ends.worker : start.ends.server) = end;
+  for (SeatHandler* seat : seats_) {
+    PACELINE_ASSIGN_OR_RETURN(start.ends[seat->role()], seat->begin(job));
   }
   if (!job.settings.saving.from.empty()) {
     start.prepare = [this]() -> Status {
-      for (Part* part : parts_) PACELINE_RETURN_IF_ERROR(part->restore());
+      for (SeatHandler* seat : seats_) PACELINE_RETURN_IF_ERROR(seat->restore());
       return {};
     };
   }
@@ -64,34 +63,34 @@ Result<JobStart> Node::on_welcome(const wire::Welcome& welcome) {
 }
 
 void Node::on_connected() {
-  for (Part* part : parts_) part->on_connected();
+  for (SeatHandler* seat : seats_) seat->on_connected();
 }
 
 void Node::on_park() {
-  for (Part* part : parts_) part->on_park();
+  for (SeatHandler* seat : seats_) seat->on_park();
 }
 
 void Node::on_finish_at(Iteration last) {
-  for (Part* part : parts_) part->on_finish_at(last);
+  for (SeatHandler* seat : seats_) seat->on_finish_at(last);
 }
 
 void Node::on_worker_done(Rank worker, Iteration last) {
-  for (Part* part : parts_) part->on_worker_done(worker, last);
+  for (SeatHandler* seat : seats_) seat->on_worker_done(worker, last);
 }
 
 void Node::on_reached(Rank who, Iteration reached) {
-  for (Part* part : parts_) part->on_reached(who, reached);
+  for (SeatHandler* seat : seats_) seat->on_reached(who, reached);
 }
 
 // The record is large, and a job that failed has none.
 void Node::on_end(const wire::Stop& stop) {
   if (recorder_ != nullptr && stop.kind != wire::StopKind::kFailed) farewell_ = timeline::TimelineRecorder::kFarewellLimit;
-  end_parts(parts_.size(), stop);
+  end_seats(seats_.size(), stop);
 }
 
-void Node::end_parts(std::size_t left, const wire::Stop& stop) {
+void Node::end_seats(std::size_t left, const wire::Stop& stop) {
   if (left == 0) return ended_(*this, stop);
-  parts_[left - 1]->end(stop, [this, left, stop] { end_parts(left - 1, stop); });
+  seats_[left - 1]->end(stop, [this, left, stop] { end_seats(left - 1, stop); });
 }
 
 }  // namespace paceline::runtime

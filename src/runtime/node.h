@@ -1,6 +1,6 @@
-// A process of a job: its membership, and a part for each role that it plays. What the parts share stands here once: the job's
-// settings and plan, the recorder of --trace, the way out. A server's part the node makes itself; a worker's has a training
-// thread, so it is given (runtime/worker_process.h).
+// A process of a job: its membership, and who works in each of its seats. What the seats share stands here once: the job's settings
+// and plan, the recorder of --trace, the way out. The node makes its server. It is given its worker, which owns the training thread
+// (runtime/worker_process.h).
 //
 // Threads: belongs to the transport's loop.
 #pragma once
@@ -26,11 +26,11 @@ struct BegunJob {
   std::shared_ptr<const job::Plan> plan;
 };
 
-// What one role does in a job.
-class Part {
+// What a process does in one of its seats.
+class SeatHandler {
  public:
-  virtual ~Part() = default;
-  virtual wire::Role role() const = 0;  // kWorker or kServer
+  virtual ~SeatHandler() = default;
+  virtual wire::Role role() const = 0;
   // The job has begun: from here on the end takes messages. An error fails the job: what is wrong with the plan.
   virtual Result<session::ChannelEnd*> begin(const BegunJob& job) = 0;
   // Of a job that goes on from a checkpoint, which this reads. On a thread of its own, behind begin(); meanwhile nothing else is
@@ -41,27 +41,26 @@ class Part {
   virtual void on_finish_at(Iteration) {}          // likewise
   virtual void on_worker_done(Rank, Iteration) {}  // likewise
   virtual void on_reached(Rank, Iteration) {}      // likewise
-  // The job is over, perhaps before it began. Calls `done` once, when this part has nothing left to do.
+  // The job is over, perhaps before it began. Calls `done` once, when nothing is left to do in this seat.
   virtual void end(const wire::Stop& stop, std::function<void()> done) = 0;
 };
 
 class Node final : public Member {
  public:
-  // With a server's part if the role in `options` has one, and with the given one of a worker; null: there is none. Transport and
-  // worker outlive the node. `ended`: once, last: the job is over for all parts.
+  // With the seats in `options`, and the given worker; null: it has no seat. Transport and worker outlive the node. `ended`: once,
+  // last: the job is over for all seats.
   using Ended = std::function<void(Node& node, const wire::Stop& stop)>;
-  Node(transport::Transport& transport, MemberOptions options, Part* worker, Ended ended);
+  Node(transport::Transport& transport, MemberOptions options, SeatHandler* worker, Ended ended);
   ~Node() override;
 
   // Says goodbye when all is delivered, which may take so long if that is shorter than otherwise; then `done`.
   void say_goodbye(std::function<void()> done, Duration at_most = Duration::max());
 
-  // For the parts.
+  // For the seats.
   transport::Loop& loop() { return own_loop(); }
-  bool shared() const { return role() == wire::Role::kBoth; }         // by a worker and a server
   session::Sender& sender() { return channels(); }                    // what they send with
   timeline::TimelineRecorder* recorder() { return recorder_.get(); }  // null without --trace
-  void tell_timeline();  // nothing without --trace. Before the report of the part that records last
+  void tell_timeline();  // nothing without --trace. Before the report of the seat that records last
 
  private:
   // MemberEvents
@@ -73,12 +72,12 @@ class Node final : public Member {
   void on_reached(Rank who, Iteration reached) override;
   void on_end(const wire::Stop& stop) override;
 
-  void end_parts(std::size_t left, const wire::Stop& stop);
+  void end_seats(std::size_t left, const wire::Stop& stop);
 
   Ended ended_;
   std::unique_ptr<timeline::TimelineRecorder> recorder_;
-  std::unique_ptr<Part> server_;
-  std::vector<Part*> parts_;  // in the order in which they begin; they end the other way round
+  std::unique_ptr<SeatHandler> server_;
+  std::vector<SeatHandler*> seats_;  // in the order in which they begin; they end the other way round
   Duration farewell_ = session::Endpoint::kFarewell;
 };
 

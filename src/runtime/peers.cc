@@ -2,40 +2,51 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 namespace paceline::runtime {
 
 using wire::PeerName;
 using wire::Role;
 
 void Peers::on_welcome(const wire::Welcome& welcome) {
-  of(Role::kWorker).count = static_cast<std::size_t>(welcome.workers);
-  of(Role::kServer).count = welcome.servers.size();
-  of(Role::kWorker).incarnations = welcome.worker_incarnations;
-  of(Role::kServer).incarnations = welcome.server_incarnations;
+  for (const wire::Seat& seat : welcome.seats()) seats_[{seat.role, seat.rank}] = {.incarnation = seat.incarnation};
 }
 
 bool Peers::takes_part(const PeerName& name) const {
-  const auto rank = static_cast<std::size_t>(name.rank.value);
-  return std::ranges::all_of(kParts, [&](Role part) {
-    return !wire::plays(name.role, part) || (rank < count(part) && incarnation_of(part, rank) == name.incarnation);
+  return std::ranges::all_of(name.seats(), [this](const wire::Seat& seat) {
+    const auto known = seats_.find({seat.role, seat.rank});
+    return known != seats_.end() && known->second.incarnation == seat.incarnation;
   });
 }
 
-std::uint32_t Peers::incarnation_of(Role part, std::size_t rank) const {
-  const auto& known = of(part).incarnations;
-  return rank < known.size() ? known[rank] : 0;
+std::optional<PeerName> Peers::named(wire::Roles roles, Rank rank) const {
+  PeerName name{roles, rank};
+  for (const Role role : roles.list()) {
+    const auto known = seats_.find({role, rank});
+    if (known == seats_.end()) return std::nullopt;
+    name.incarnation = known->second.incarnation;
+  }
+  return name;
 }
 
-void Peers::add(const PeerName& name) {
-  for (const Role part : kParts) {
-    if (wire::plays(name.role, part)) of(part).connected.insert(name.rank);
+std::string Peers::text() const {
+  std::vector<std::string> texts;
+  for (const Role role : wire::kRankedRoles) {
+    const auto count = std::ranges::count_if(seats_, [role](const auto& seat) { return seat.first.first == role; });
+    texts.push_back(fmt::format("{} {}s", count, to_string(role)));
+  }
+  return fmt::format("{}", fmt::join(texts, " and "));
+}
+
+void Peers::set(const PeerName& name, bool connected) {
+  for (const Role role : name.roles.list()) {
+    if (const auto known = seats_.find({role, name.rank}); known != seats_.end()) known->second.connected = connected;
   }
 }
 
-void Peers::remove(const PeerName& name) {
-  for (const Role part : kParts) {
-    if (wire::plays(name.role, part)) of(part).connected.erase(name.rank);
-  }
+bool Peers::all_connected(Role role) const {
+  return std::ranges::all_of(seats_, [role](const auto& seat) { return seat.first.first != role || seat.second.connected; });
 }
 
 }  // namespace paceline::runtime

@@ -15,11 +15,10 @@ namespace paceline::runtime {
 namespace {
 
 // Settings that cannot be read are refused by the coordinator.
-MemberOptions as_worker(MemberOptions options) {
-  if (options.role == wire::Role::kBoth) return options;
-  options.role = wire::Role::kWorker;
+MemberOptions with_hub(MemberOptions options) {
   const auto settings = job::from_settings(options.settings);
-  options.meets = settings.ok() && !settings->has_servers() ? Meets::kWorkers : Meets::kServers;
+  const bool among_workers = settings.ok() && !settings->has_servers() && options.roles.list().size() == 1;
+  options.hub = wire::hub_of(among_workers ? 0 : 1);
   return options;
 }
 
@@ -28,7 +27,7 @@ MemberOptions as_worker(MemberOptions options) {
 WorkerProcess::WorkerProcess(std::unique_ptr<transport::Transport> transport, MemberOptions options, std::span<float> parameters,
                              std::span<float> gradients, exchange::OptimizerState* state)
     : parameters_(parameters), gradients_(gradients), state_(state), transport_(std::move(transport)) {
-  node_ = std::make_unique<Node>(*transport_, as_worker(std::move(options)), this,
+  node_ = std::make_unique<Node>(*transport_, with_hub(std::move(options)), this,
                                  [this](Node&, const wire::Stop& stop) { set_end(stop); });
 }
 
@@ -126,7 +125,7 @@ Status WorkerProcess::make_exchange(const std::shared_ptr<const job::Plan>& plan
   auto house = make_house(plan, paramserver::gate_rule(plan->options().schedule));
   const exchange::TensorMemory memory(plan, parameters_, gradients_, state_);
   auto carrier = std::make_unique<paramserver::ServerCarrier>(*house, node_->sender(), memory,
-                                                              node_->shared() ? std::optional(rank_) : std::nullopt);
+                                                              node_->holds_several() ? std::optional(rank_) : std::nullopt);
   exchange_ =
       std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier), exchange::compression_of(plan, memory));
   return {};
@@ -142,11 +141,9 @@ Status WorkerProcess::make_collective_exchange(const std::shared_ptr<const job::
   if (updates_everywhere(training.loop) || rank_ == keeper) updates_ = carrier.get();
   if (!settings_.saving.directory.empty() && rank_ == keeper) {
     carrier->set_on_updated([this](Iteration iteration) { checkpoints_->on_iteration_complete(iteration); });
-    checkpoints_ =
-        std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
-                                                       [this](Iteration iteration, const checkpoint::PartSummary& part) {
-                                                         node_->send_saved(wire::Role::kWorker, iteration, encode(part));
-                                                       });
+    checkpoints_ = std::make_unique<checkpoint::StateCheckpoints>(
+        system_files(), settings_, seal_, transport_->loop(), source_of(*carrier),
+        [this](Iteration iteration, const checkpoint::PartSummary& part) { node_->send_saved(role(), iteration, encode(part)); });
   }
   exchange_ = std::make_unique<exchange::GradientExchange>(std::move(house), std::move(carrier));
   return {};
@@ -239,7 +236,7 @@ void WorkerProcess::save_part(Iteration iteration, checkpoint::PartHead head,
     part = *std::move(written);
   else
     part.failure = written.status().message();
-  transport_->loop().post([this, iteration, text = encode(part)] { node_->send_saved(wire::Role::kWorker, iteration, text); });
+  transport_->loop().post([this, iteration, text = encode(part)] { node_->send_saved(role(), iteration, text); });
 }
 
 // Standing still here is short: everybody's loop has told at once how far its worker is, and the foremost's iteration is the
@@ -275,9 +272,9 @@ void WorkerProcess::hand_in(report::WorkerReport report) {
     report.batching = report::batching_json(exchange_->plan().options().schedule.batching, *batches);
   auto hand_in = [this, report = std::move(report)]() mutable {
     report.link = node_->link();
-    // What the server's half still does belongs to the same record.
-    if (!node_->shared()) node_->tell_timeline();
-    node_->send_report(wire::Role::kWorker, encode(report), exchange_->current() - 1);
+    // What the server still does belongs to the same record.
+    if (!node_->holds_several()) node_->tell_timeline();
+    node_->send_report(role(), encode(report), exchange_->current() - 1);
   };
   // The job is not over before its last checkpoint is written.
   transport_->loop().post([this, hand_in = std::move(hand_in)]() mutable {

@@ -1,9 +1,9 @@
 // A worker's communication as part of a process: joins the job on a loop of its own thread and gives the training thread a face
-// that blocks. Knows nothing of torch: the parameters and gradients are two arrays. It is the worker's part of its node; with
-// Role::kBoth a server lives on the same loop, and everything below is the same.
+// that blocks. Knows nothing of torch: the parameters and gradients are two arrays. It is the worker of its node; if the process
+// has a server's seat too, a server lives on the same loop, and everything below is the same.
 //
-// Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any. What a Part is told comes on the
-// loop, but for restore().
+// Threads: make, use and destroy it on the training thread; ask_to_end() and interrupt() on any. What a SeatHandler is told comes
+// on the loop, but for restore().
 #pragma once
 
 #include <algorithm>
@@ -28,13 +28,13 @@ class CollectiveCarrier;
 
 namespace paceline::runtime {
 
-class WorkerProcess final : public Part {
+class WorkerProcess final : public SeatHandler {
  public:
   using MakeTransport = std::function<Result<std::unique_ptr<transport::Transport>>()>;
 
-  // Joins with the table and settings in `options`, as a worker unless its role is kBoth, of a job without servers when the
-  // settings say --collective; returns when all peers are connected and the parameters hold the job's initial values. The arrays
-  // outlive the object. Errors: the coordinator's refusal (kBadRequest), or who could not be reached in time.
+  // Joins with the table and settings in `options`, of a job without servers when the settings say --collective; returns when all
+  // peers are connected and the parameters hold the job's initial values. The arrays outlive the object. Errors: the coordinator's
+  // refusal (kBadRequest), or who could not be reached in time.
   static Result<std::unique_ptr<WorkerProcess>> join(const MakeTransport& make_transport, MemberOptions options,
                                                      std::span<float> parameters, std::span<float> gradients);
   // The same in two steps, for those who cannot wait for so long: begins to join. `state`, if any, outlives the object: servers
@@ -80,7 +80,7 @@ class WorkerProcess final : public Part {
   // What is still being sent when it is destroyed may take so long, if that is shorter than otherwise.
   void shorten_farewell(Duration limit) { farewell_ = std::min(farewell_, limit); }
 
-  // Part
+  // SeatHandler
   wire::Role role() const override { return wire::Role::kWorker; }
   Result<session::ChannelEnd*> begin(const BegunJob& job) override;
   Status restore() override;

@@ -23,7 +23,7 @@ std::uint64_t mix(std::uint64_t value) {
 Dialler::Dialler(EndpointCommon& common, EndpointState& state)
     : common_(common),
       state_(state),
-      random_(mix(common.options.seed) ^ mix((static_cast<std::uint64_t>(common.options.self.role) << 32) +
+      random_(mix(common.options.seed) ^ mix((static_cast<std::uint64_t>(common.options.self.roles.byte()) << 32) +
                                              static_cast<std::uint32_t>(common.options.self.rank.value))),
       // Two processes that were given the same seed must not draw the same session ids.
       id_salt_(mix(static_cast<std::uint64_t>(common.now().time_since_epoch().count())) ^

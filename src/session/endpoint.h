@@ -25,7 +25,7 @@
 #include "transport/transport.h"
 #include "wire/event.h"
 #include "wire/message.h"
-#include "wire/peer_name.h"
+#include "wire/seat.h"
 
 namespace paceline::session {
 

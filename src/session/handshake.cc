@@ -22,7 +22,7 @@ std::optional<std::string> epoch_objection(const wire::PeerName& peer, std::uint
 
 std::optional<std::string> name_objection(const wire::PeerName& expected, const wire::PeerName& actual) {
   if (matches(expected, actual)) return std::nullopt;
-  if (matches({expected.role, expected.rank}, actual))
+  if (matches({expected.roles, expected.rank}, actual))
     return fmt::format("the process at this address is another {} than the job's: that one was replaced", actual.text());
   return fmt::format("the process at this address is {}, not {}", actual.text(), expected.text());
 }

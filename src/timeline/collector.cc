@@ -9,7 +9,6 @@
 namespace paceline::timeline {
 
 using session::PeerId;
-using wire::Role;
 
 void TimelineCollector::begin(job::JobSpec spec, wire::TensorTable table, std::int32_t workers, std::int32_t servers) {
   spec_ = std::move(spec);
@@ -67,8 +66,8 @@ Result<report::Json> TimelineCollector::write(Files& files, const std::string& p
     if (!map) continue;
     JobTimeline::Process& process = job.processes.emplace_back();
     process.name = parts.name;
-    if (plays(parts.name.role, Role::kWorker)) process.record.worker = parts.name.rank;
-    if (plays(parts.name.role, Role::kServer)) process.record.server = parts.name.rank;
+    for (const wire::Seat& seat : parts.name.seats())
+      (seat.role == wire::Role::kServer ? process.record.server : process.record.worker) = seat.rank;
     process.record.parts = parts.parts;
     process.record.clock = *map;
   }

@@ -76,6 +76,17 @@ double LayerSeconds::total() const {
   return std::accumulate(backward.begin(), backward.end(), std::accumulate(forward.begin(), forward.end(), 0.0));
 }
 
+std::vector<Seat> Welcome::seats() const {
+  std::vector<Seat> seats;
+  const auto add = [&](Role role, std::size_t count, const std::vector<std::uint32_t>& incarnations) {
+    for (std::size_t i = 0; i < count; ++i)
+      seats.push_back({role, {static_cast<std::int32_t>(i)}, i < incarnations.size() ? incarnations[i] : 0});
+  };
+  add(Role::kWorker, static_cast<std::size_t>(workers), worker_incarnations);
+  add(Role::kServer, servers.size(), server_incarnations);
+  return seats;
+}
+
 Status Stop::status() const {
   switch (kind) {
     case StopKind::kDone:

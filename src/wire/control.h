@@ -10,6 +10,7 @@
 #include "base/quantity.h"
 #include "base/secret.h"
 #include "base/status.h"
+#include "wire/seat.h"
 #include "wire/tensor_table.h"
 
 namespace paceline::wire {
@@ -55,6 +56,9 @@ struct Welcome {
   std::vector<std::uint32_t> worker_incarnations, server_incarnations;  // by rank; of a process in both roles the same
 
   bool operator==(const Welcome&) const = default;
+  std::vector<Seat> seats() const;  // of the job; incarnation 0: not said
+  Role hub() const { return hub_of(servers.size()); }
+  const std::vector<std::string>& hub_addresses() const { return servers.empty() ? peers : servers; }
 };
 
 enum class StopKind : std::uint8_t { kDone, kInterrupted, kFailed };
@@ -70,6 +74,10 @@ struct Stop {
   Status status() const;  // success for kDone
 };
 Stop stop_for(const Status& status);
+
+// The flags of kReport and kSaved say for which of its seats a process speaks: 0 its worker's, 1 its server's.
+constexpr std::uint8_t flags_of(Role role) { return static_cast<std::uint8_t>(static_cast<std::uint8_t>(role) - 1); }
+constexpr Role role_of(std::uint8_t flags) { return flags == 0 ? Role::kWorker : Role::kServer; }
 
 std::vector<std::byte> encode(const Settings& settings);
 std::vector<std::byte> encode(const Join& join);

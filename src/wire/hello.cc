@@ -40,9 +40,6 @@ void get(Reader& from, std::array<std::byte, kBytes>& bytes) {
   for (std::byte& byte : bytes) byte = std::byte{from.get<std::uint8_t>()};
 }
 
-// Of another version it may be one that this release does not know.
-bool is_role(Role role) { return role <= Role::kBoth; }
-
 bool speaks_ours(std::uint16_t lowest, std::uint16_t highest) { return lowest <= kHighestSession && highest >= kLowestSession; }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
@@ -52,8 +49,8 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
   ArrayWriter<kHelloBytes> to;
   to.put(hello.session).put(hello.job).put(hello.received).put(hello.epoch).put(hello.attempt).put(hello.lowest).put(hello.highest);
-  to.put(hello.from.role)
-      .put(hello.to.role)
+  to.put(hello.from.roles.byte())
+      .put(hello.to.roles.byte())
       .put(hello.resume)
       .put(std::uint8_t{0})
       .put(hello.from.rank.value)
@@ -66,7 +63,7 @@ std::array<std::byte, kHelloBytes> encode(const Hello& hello) {
 std::array<std::byte, kHelloReplyBytes> encode(const HelloReply& reply) {
   ArrayWriter<kHelloReplyBytes> to;
   to.put(reply.session).put(reply.job).put(reply.received).put(reply.epoch).put(reply.lowest).put(reply.highest);
-  to.put(reply.verdict).put(reply.from.role).put(std::uint16_t{0}).put(reply.from.rank.value);
+  to.put(reply.verdict).put(reply.from.roles.byte()).put(std::uint16_t{0}).put(reply.from.rank.value);
   to.put(reply.from.incarnation).put(std::uint32_t{0}).put(reply.nonce).put(reply.proof);
   return to.take();
 }
@@ -81,8 +78,8 @@ Result<Hello> decode_hello(std::span<const std::byte> body) {
   hello.attempt = reader.get<std::uint32_t>();
   hello.lowest = reader.get<std::uint16_t>();
   hello.highest = reader.get<std::uint16_t>();
-  hello.from.role = static_cast<Role>(reader.get<std::uint8_t>());
-  hello.to.role = static_cast<Role>(reader.get<std::uint8_t>());
+  hello.from.roles = Roles(reader.get<std::uint8_t>());
+  hello.to.roles = Roles(reader.get<std::uint8_t>());
   hello.resume = reader.get_enum(Hello::Resume::kYes);
   const auto zero = reader.get<std::uint8_t>();
   hello.from.rank = {reader.get<std::int32_t>()};
@@ -94,9 +91,8 @@ Result<Hello> decode_hello(std::span<const std::byte> body) {
     get(reader, hello.key);
     get(reader, hello.proof);
     hello.door = reader.get<std::uint16_t>();
-    if (reader.ok() && (!is_role(hello.from.role) || !is_role(hello.to.role))) {
-      return error(ErrorKind::kCorrupt, "unknown role in a hello ({} and {})", static_cast<int>(hello.from.role),
-                   static_cast<int>(hello.to.role));
+    if (reader.ok() && (!hello.from.roles.legal() || !hello.to.roles.legal())) {
+      return error(ErrorKind::kCorrupt, "unknown role in a hello ({} and {})", hello.from.roles.byte(), hello.to.roles.byte());
     }
   }
   if (!reader.ok())
@@ -119,7 +115,7 @@ Result<HelloReply> decode_hello_reply(std::span<const std::byte> body) {
   reply.lowest = reader.get<std::uint16_t>();
   reply.highest = reader.get<std::uint16_t>();
   reply.verdict = reader.get_enum(Verdict::kProve);
-  reply.from.role = static_cast<Role>(reader.get<std::uint8_t>());
+  reply.from.roles = Roles(reader.get<std::uint8_t>());
   const auto zero = reader.get<std::uint16_t>();
   reply.from.rank = {reader.get<std::int32_t>()};
   std::uint32_t zeros = 0;
@@ -128,8 +124,8 @@ Result<HelloReply> decode_hello_reply(std::span<const std::byte> body) {
     zeros = reader.get<std::uint32_t>();
     get(reader, reply.nonce);
     get(reader, reply.proof);
-    if (reader.ok() && !is_role(reply.from.role))
-      return error(ErrorKind::kCorrupt, "unknown role {} in the answer to a hello", static_cast<int>(reply.from.role));
+    if (reader.ok() && !reply.from.roles.legal())
+      return error(ErrorKind::kCorrupt, "unknown role {} in the answer to a hello", reply.from.roles.byte());
   }
   if (!reader.ok())
     return error(ErrorKind::kCorrupt, "the answer to a hello, of {} bytes, cannot be read; {} are expected", body.size(),

@@ -11,11 +11,11 @@
 // one for this session, and tells it as `key` with its first proof; from then on only it can take the session up again.
 //
 //   kHello       offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 attempt u32 · 32 lowest u16
-//                34 highest u16 · 36 from.role u8 · 37 to.role u8 · 38 resume u8 · 39 zero u8 · 40 from.rank i32 · 44 to.rank i32
+//                34 highest u16 · 36 from.roles u8 · 37 to.roles u8 · 38 resume u8 · 39 zero u8 · 40 from.rank i32 · 44 to.rank i32
 //                48 from.incarnation u32 · 52 to.incarnation u32 · 56 nonce 16 bytes · 72 key 32 bytes · 104 proof 32 bytes
 //                136 door u16
 //   kHelloReply  offset 0 session u64 · 8 job u64 · 16 received u64 · 24 epoch u32 · 28 lowest u16 · 30 highest u16
-//                32 verdict u8 · 33 from.role u8 · 34 zero u16 · 36 from.rank i32
+//                32 verdict u8 · 33 from.roles u8 · 34 zero u16 · 36 from.rank i32
 //                40 from.incarnation u32 · 44 zero u32 · 48 nonce 16 bytes · 64 proof 32 bytes
 //                payload: the reason of a refusal, text of at most kMaxReason bytes
 //
@@ -31,7 +31,7 @@
 
 #include "base/secret.h"
 #include "base/status.h"
-#include "wire/peer_name.h"
+#include "wire/seat.h"
 
 namespace paceline::wire {
 

@@ -23,8 +23,8 @@ Hello example() {
   hello.received = 0x99;
   hello.epoch = 7;
   hello.attempt = 3;
-  hello.from = {.role = Role::kWorker, .rank = {2}, .incarnation = 0xa1a2a3a4};
-  hello.to = {.role = Role::kServer, .rank = {-1}, .incarnation = 0xb1b2b3b4};
+  hello.from = {.roles = Role::kWorker, .rank = {2}, .incarnation = 0xa1a2a3a4};
+  hello.to = {.roles = Role::kServer, .rank = {-1}, .incarnation = 0xb1b2b3b4};
   hello.resume = Hello::Resume::kYes;
   hello.nonce.fill(std::byte{0xcc});
   hello.key.fill(std::byte{0xdd});
@@ -69,7 +69,7 @@ TEST(Hello, HasTheBytesOfRelease0_1) {
   reply.received = 0x0a0b;
   reply.epoch = 9;
   reply.verdict = Verdict::kUnknown;
-  reply.from = {.role = Role::kServer, .rank = {4}, .incarnation = 0xa1a2a3a4};
+  reply.from = {.roles = Role::kServer, .rank = {4}, .incarnation = 0xa1a2a3a4};
   reply.nonce.fill(std::byte{0xcc});
   reply.proof.fill(std::byte{0xee});
   EXPECT_EQ(hex(encode(reply)), std::string("8877665544332211"
@@ -94,7 +94,7 @@ TEST(Hello, OfAnotherVersionIsReadAsFarAsAllVersionsAreAlike) {
                             "02000000ffffffff"));
   ASSERT_TRUE(old.ok()) << old.status().message();
   EXPECT_EQ(old->highest, 1);
-  EXPECT_EQ(old->from, (PeerName{.role = Role::kWorker, .rank = {2}}));
+  EXPECT_EQ(old->from, (PeerName{.roles = Role::kWorker, .rank = {2}}));
   const auto reply =
       decode_hello_reply(bytes_of("887766554433221105000000000000000b0a000000000000090000000100010001020000"
                                   "04000000"));
@@ -102,7 +102,7 @@ TEST(Hello, OfAnotherVersionIsReadAsFarAsAllVersionsAreAlike) {
   EXPECT_EQ(reply->verdict, Verdict::kRefused);
   Hello newer = example();
   newer.lowest = newer.highest = 99;
-  newer.to.role = static_cast<Role>(7);
+  newer.to.roles = Roles(7);
   EXPECT_TRUE(decode_hello(encode(newer)).ok()) << "a role that only it knows does not hide that its version is another";
 }
 
@@ -124,7 +124,7 @@ TEST(Hello, AProofHoldsForOneSecretOneChallengeAndWhatWasSaidOnly) {
   EXPECT_TRUE(differs([](Hello& h) { ++h.session; }));
   EXPECT_TRUE(differs([](Hello& h) { ++h.attempt; }));
   EXPECT_TRUE(differs([](Hello& h) { h.from.rank = {3}; }));
-  EXPECT_TRUE(differs([](Hello& h) { h.to.role = Role::kWorker; }));
+  EXPECT_TRUE(differs([](Hello& h) { h.to.roles = Role::kWorker; }));
   EXPECT_TRUE(differs([](Hello& h) { h.to.incarnation = 1; }));
   EXPECT_TRUE(differs([](Hello& h) { h.key = {}; }));
   EXPECT_TRUE(differs([](Hello& h) { ++h.door; }));
@@ -148,8 +148,8 @@ TEST(Hello, WhatIsWrittenIsReadAgain) {
     hello.attempt = static_cast<std::uint32_t>(random()) | 1;
     hello.lowest = static_cast<std::uint16_t>(random() % (kHighestSession + 1));
     hello.highest = static_cast<std::uint16_t>(kHighestSession + random() % 100);
-    hello.from = {static_cast<Role>(random() % 4), {static_cast<std::int32_t>(random() % 1000) - 1}};
-    hello.to = {static_cast<Role>(random() % 4), {static_cast<std::int32_t>(random() % 1000) - 1}};
+    hello.from = {Roles(static_cast<std::uint8_t>(random() % 4)), {static_cast<std::int32_t>(random() % 1000) - 1}};
+    hello.to = {Roles(static_cast<std::uint8_t>(random() % 4)), {static_cast<std::int32_t>(random() % 1000) - 1}};
     hello.from.incarnation = static_cast<std::uint32_t>(random());
     hello.nonce = draw_nonce();
     hello.key = draw_secret();
@@ -198,15 +198,15 @@ TEST(Hello, ValuesOutOfRangeAreRefused) {
   }));
   EXPECT_TRUE(refused([](Hello& h) { h.from.rank = {-2}; }));
   EXPECT_TRUE(refused([](Hello& h) { h.to.rank = {-2}; }));
-  EXPECT_TRUE(refused([](Hello& h) { h.from.role = static_cast<Role>(4); }));
-  EXPECT_TRUE(refused([](Hello& h) { h.to.role = static_cast<Role>(4); }));
+  EXPECT_TRUE(refused([](Hello& h) { h.from.roles = Roles(4); }));
+  EXPECT_TRUE(refused([](Hello& h) { h.to.roles = Roles(4); }));
   EXPECT_TRUE(refused([](Hello& h) { h.resume = static_cast<Hello::Resume>(2); }));
   HelloReply reply;
   reply.verdict = static_cast<Verdict>(4);
   EXPECT_FALSE(decode_hello_reply(encode(reply)).ok());
   reply.verdict = Verdict::kAccepted;
   EXPECT_TRUE(decode_hello_reply(encode(reply)).ok());
-  reply.from.role = static_cast<Role>(4);
+  reply.from.roles = Roles(4);
   EXPECT_FALSE(decode_hello_reply(encode(reply)).ok());
 }
 

@@ -12,13 +12,15 @@ namespace {
 constexpr std::array<MessageKind, kChannels> kLastOfChannel = {MessageKind::kReached, MessageKind::kStateAsked,
                                                                MessageKind::kState,   MessageKind::kVerdict,
                                                                MessageKind::kBarrier, MessageKind::kCollectiveClosed};
+constexpr MessageKind kUnused{2};
 
 }  // namespace
 
 std::optional<MessageKind> message_kind(std::uint8_t byte) {
   const auto kind = static_cast<MessageKind>(byte);
   const auto channel = static_cast<std::size_t>(channel_of(kind));
-  return channel < kChannels && kind <= kLastOfChannel[channel] ? std::optional(kind) : std::nullopt;
+  const bool known = channel < kChannels && kind <= kLastOfChannel[channel] && kind != kUnused;
+  return known ? std::optional(kind) : std::nullopt;
 }
 
 std::vector<MessageKind> all_message_kinds() {

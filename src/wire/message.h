@@ -35,8 +35,7 @@ enum class MessageKind : std::uint8_t {
   // control plane, payloads in wire/control.h
   kJoin = detail::kind_of(Channel::kControl, 0),
   kWelcome,
-  kRefuse,
-  kReady,
+  kReady = detail::kind_of(Channel::kControl, 3),  // 2 is unused: nobody sends it any more
   kProgress,
   kReport,      // a worker's: `iteration` was its last one
   kSaved,       // server, worker -> coordinator: its part of the checkpoint of `iteration` is on the disk
@@ -114,14 +113,9 @@ constexpr Channel channel_of(MessageKind kind) {
 std::optional<MessageKind> message_kind(std::uint8_t byte);
 std::vector<MessageKind> all_message_kinds();
 
-enum MessageFlags : std::uint8_t {
-  kNoFlags = 0,
-  kOfServer = 1,  // kReport, kSaved from a process that is worker and server: the server's
-};
-
 struct MessageHead {
   MessageKind kind = MessageKind::kPush;
-  std::uint8_t flags = kNoFlags;
+  std::uint8_t flags = 0;    // kReport, kSaved: for which seat the sender speaks (wire/control.h)
   Layer layer;               // priority: lower first; control messages use kControlLayer
   std::uint32_t unit = 0;    // index into the job's unit plan
   std::uint32_t detail = 0;  // kPush: bit i is set when part i of the unit (scheduling/unit_plan.h) was not used and counts as

@@ -64,12 +64,14 @@ MessageHead head_of(const Message& message, Layer layer, std::uint64_t payload_b
 
 std::optional<Message> message_of(const MessageHead& head) {
   const Read read = kReaders[static_cast<std::size_t>(head.kind)];
-  return read == nullptr || head.flags != kNoFlags ? std::nullopt : read(head);
+  return read == nullptr || head.flags != 0 ? std::nullopt : read(head);
 }
 
-Status not_taken(const MessageHead& head, const PeerName& from, const PeerName& to) {
-  return error(ErrorKind::kBadRequest, "{} sent {} a message it does not take: kind {}, flags {}, {} bytes", from.text(), to.text(),
-               static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
+Status not_taken(const MessageHead& head, Rank from, const Seat& to) {
+  const ChannelEnds ends = ends_of(channel_of(head.kind));
+  const Seat sender{ends.to == to.role ? ends.from : ends.to, from};
+  return error(ErrorKind::kBadRequest, "{} sent {} a message it does not take: kind {}, flags {}, {} bytes", sender.text(),
+               to.text(), static_cast<int>(head.kind), static_cast<int>(head.flags), head.payload_bytes);
 }
 
 }  // namespace paceline::wire

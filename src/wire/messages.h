@@ -20,7 +20,7 @@
 #include "base/quantity.h"
 #include "base/status.h"
 #include "wire/message.h"
-#include "wire/peer_name.h"
+#include "wire/seat.h"
 
 namespace paceline::wire {
 
@@ -190,7 +190,8 @@ MessageHead head_of(const Message& message, Layer layer = kControlLayer, std::ui
 std::optional<Message> message_of(const MessageHead& head);
 
 // kBadRequest: "worker 1 sent server 0 a message it does not take: kind ...".
-Status not_taken(const MessageHead& head, const PeerName& from, const PeerName& to);
+// `to` heard it, from that rank at the other end of the message's channel.
+Status not_taken(const MessageHead& head, Rank from, const Seat& to);
 
 namespace detail {
 template <typename... Is>

@@ -89,7 +89,7 @@ TEST(Messages, WhatItsStructDoesNotSayIsNoMessage) {
     if (!message_of(legal)) legal.detail = 1;  // the last of several units
     ASSERT_TRUE(message_of(legal).has_value());
     MessageHead head = legal;
-    head.flags = kOfServer;
+    head.flags = 1;
     EXPECT_FALSE(message_of(head).has_value()) << "a flag";
     head = legal;
     head.payload_bytes = head.payload_bytes == 0 ? 8 : 0;
@@ -128,10 +128,12 @@ TEST(Messages, GoToWhoeverTakesTheirType) {
   EXPECT_EQ(deliver(taker, Rank{2}, Push{.unit = 5}, 7), std::nullopt);
   EXPECT_EQ(deliver_begin<int>(taker, Rank{2}, Push{.unit = 5}, 7), 12);
   EXPECT_EQ(deliver_begin<int>(taker, Rank{2}, Pull{.unit = 5}, 7), std::nullopt);
-  EXPECT_THAT(
-      not_taken({.kind = MessageKind::kPush, .flags = 1, .payload_bytes = 9}, {Role::kServer, Rank{2}}, {Role::kWorker, Rank{1}})
-          .message(),
-      HasSubstr("server 2 sent worker 1 a message it does not take: kind 33, flags 1, 9 bytes"));
+  EXPECT_THAT(not_taken({.kind = MessageKind::kPush, .flags = 1, .payload_bytes = 9}, Rank{2}, {Role::kWorker, Rank{1}}).message(),
+              HasSubstr("server 2 sent worker 1 a message it does not take: kind 33, flags 1, 9 bytes"));
+  EXPECT_THAT(not_taken({.kind = MessageKind::kSquareSum}, Rank{2}, {Role::kServer, Rank{1}}).message(),
+              HasSubstr("server 2 sent server 1"));
+  EXPECT_THAT(not_taken({.kind = MessageKind::kMiniBatch}, Rank{2}, {Role::kServer, Rank{1}}).message(),
+              HasSubstr("worker 2 sent server 1"));
 }
 
 }  // namespace

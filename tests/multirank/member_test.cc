@@ -202,7 +202,7 @@ TEST_F(MemberTest, AMessageOfTheCoordinatorsThatIsNotOfTheControlPlaneEndsTheJob
 struct JoinedServer {
   JoinedServer() {
     MemberOptions options;
-    options.role = wire::Role::kServer;
+    options.roles = wire::Role::kServer;
     options.coordinator = coordinator.listen("127.0.0.1");
     process.on_loop([&] {
       member = std::make_unique<Heard>(process.transport(), options);

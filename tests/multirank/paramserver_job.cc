@@ -11,14 +11,15 @@ namespace {
 
 session::EndpointOptions options_of(const wire::PeerName& name, const JobSetting& setting) {
   const bool by_layer = setting.options.schedule.order == scheduling::Order::kByLayer;
-  return {.self = name,
-          .job = 5,
-          .epoch = 1,
-          .seed = setting.seed * 100 + static_cast<std::uint64_t>(name.rank.value) * 2 + (name.role == wire::Role::kServer ? 1 : 0),
-          .silence_deadline = std::chrono::seconds(60),
-          .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
-          .chunk = {1024},
-          .window = {4096}};
+  return {
+      .self = name,
+      .job = 5,
+      .epoch = 1,
+      .seed = setting.seed * 100 + static_cast<std::uint64_t>(name.rank.value) * 2 + (name.roles == wire::Role::kServer ? 1 : 0),
+      .silence_deadline = std::chrono::seconds(60),
+      .order = by_layer ? session::Order::kByLayer : session::Order::kFirstInFirstOut,
+      .chunk = {1024},
+      .window = {4096}};
 }
 
 // What workers see of the servers' values.

@@ -117,7 +117,7 @@ Cluster::Cluster(Backend backend, const Job& job) : backend_(backend), job_(job)
     coordinator_transport_->loop().stop();
   };
   callbacks.on_progress = [this](const report::Json& told) { progress.push_back(told); };
-  callbacks.on_saved = [this](const wire::PeerName& from, Iteration iteration, const std::string&) {
+  callbacks.on_saved = [this](const wire::Seat& from, Iteration iteration, const std::string&) {
     saved.emplace_back(from.text(), iteration);
   };
   coordinator_ = std::make_unique<Coordinator>(*coordinator_transport_, options, callbacks);
@@ -159,7 +159,7 @@ Status Cluster::work(std::int32_t rank, std::vector<float>& parameters, const jo
   std::vector<float> gradients(parameters.size());
   MemberOptions options = member(1000 + static_cast<std::uint64_t>(rank));
   options.wanted_rank = rank;
-  if (rank < job_.both) options.role = wire::Role::kBoth;
+  if (rank < job_.both) options.roles = wire::Role::kWorker | wire::Role::kServer;
   options.table = tensors;
   options.settings = to_settings(settings);
   const auto process = WorkerProcess::join([this] { return Result<std::unique_ptr<transport::Transport>>(make_transport()); },

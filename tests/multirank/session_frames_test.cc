@@ -29,7 +29,7 @@ TEST_P(SessionFrames, StrangersAreCountedAndDisturbNobody) {
   short_hello.wait_closed();
   End& no_role = raw.connect(address);
   auto hello = hello_of(kWorker2, 5);
-  hello.from.role = static_cast<wire::Role>(4);
+  hello.from.roles = wire::Roles(4);
   say_hello(no_role, hello);
   no_role.wait_closed();
   End& other_version = raw.connect(address);

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using wire::Channel;
 using wire::MessageKind;
 
-constexpr wire::PeerName kBoth0{wire::Role::kBoth, {0}};
+constexpr wire::PeerName kBoth0{wire::Role::kWorker | wire::Role::kServer, {0}};
 
 class SessionLoopback : public SessionTest {
  protected:

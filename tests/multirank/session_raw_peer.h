@@ -109,7 +109,7 @@ inline wire::Hello hello_of(const wire::PeerName& name, std::uint64_t session, s
           .job = 7,
           .epoch = 2,
           .attempt = attempt,
-          .from = {name.role, name.rank},
+          .from = {name.roles, name.rank},
           .to = {wire::Role::kServer, {0}}};
 }
 

@@ -86,14 +86,14 @@ class WholeJob {
                                     .server = ServerProcess{rank, request_.settings.limits.deadline}},
                                    static_cast<std::size_t>(rank)));
     }
-    return start_workers(coordinator, both ? wire::Role::kBoth : wire::Role::kWorker);
+    return start_workers(coordinator, both ? wire::Role::kWorker | wire::Role::kServer : wire::Role::kWorker);
   }
 
-  Status start_workers(const std::string& coordinator, wire::Role role) {
+  Status start_workers(const std::string& coordinator, wire::Roles roles) {
     const std::int32_t workers_here = request_.ranks_elsewhere ? 1 : request_.workers;
     std::vector<ForkingTrainer::NamedRequest> forked;
     for (std::int32_t rank = 0; rank < workers_here; ++rank) {
-      JobProcess process{.label = wire::PeerName{role, Rank{rank}}.text(), .coordinator = coordinator};
+      JobProcess process{.label = wire::PeerName{roles, Rank{rank}}.text(), .coordinator = coordinator};
       process.environment = request_.variables;
       if (!request_.program.empty())
         process.program = {request_.program, rank, request_.workers, request_.servers, ranks_beside(request_, rank)};

@@ -41,7 +41,7 @@ void ServerCarrier::send_all() {
 // --- received ---
 
 Status ServerCarrier::not_taken(Rank server, const wire::MessageHead& head) const {
-  return wire::not_taken(head, {wire::Role::kServer, server}, {wire::Role::kWorker, worker_});
+  return wire::not_taken(head, server, {wire::Role::kWorker, worker_});
 }
 
 // What the carrier does with a message; wire::deliver() finds it.

@@ -44,9 +44,7 @@ ServerService::ServerService(std::unique_ptr<Server> server, transport::Loop& lo
 }
 
 Status ServerService::not_taken(Rank from, const wire::MessageHead& head) const {
-  const bool of_server = channel_of(head.kind) == wire::Channel::kServers;
-  return wire::not_taken(head, {of_server ? wire::Role::kServer : wire::Role::kWorker, from},
-                         {wire::Role::kServer, server_->rank()});
+  return wire::not_taken(head, from, {wire::Role::kServer, server_->rank()});
 }
 
 Result<std::span<std::byte>> ServerService::on_message_begin(Rank from, const wire::MessageHead& head) {

@@ -15,12 +15,12 @@
 
 namespace paceline::runtime {
 
-class ServerPart final : public Part {
+class ServerSeat final : public SeatHandler {
  public:
   // `node` outlives it.
-  explicit ServerPart(Node& node) : node_(node) {}
+  explicit ServerSeat(Node& node) : node_(node) {}
 
-  // Part
+  // SeatHandler
   wire::Role role() const override { return wire::Role::kServer; }
   Result<session::ChannelEnd*> begin(const BegunJob& job) override;
   Status restore() override;

@@ -1,4 +1,4 @@
-#include "runtime/server_part.h"
+#include "runtime/server_seat.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -6,7 +6,7 @@
 
 namespace paceline::runtime {
 
-Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
+Result<session::ChannelEnd*> ServerSeat::begin(const BegunJob& job) {
   rank_ = job.rank;
   const job::JobSpec& settings = job.settings;
   paramserver::ServerCallbacks callbacks;
@@ -39,16 +39,16 @@ Result<session::ChannelEnd*> ServerPart::begin(const BegunJob& job) {
     checkpoints_ =
         std::make_unique<checkpoint::StateCheckpoints>(system_files(), settings, job.seal, node_.loop(), source_of(*service_),
                                                        [this](Iteration iteration, const checkpoint::PartSummary& summary) {
-                                                         node_.send_saved(wire::Role::kServer, iteration, encode(summary));
+                                                         node_.send_saved(role(), iteration, encode(summary));
                                                        });
   }
   return service_.get();
 }
 
-Status ServerPart::restore() { return restore_state(system_files(), saving_, seal_, service_->core()); }
+Status ServerSeat::restore() { return restore_state(system_files(), saving_, seal_, service_->core()); }
 
 // Off the loop, which serves the workers meanwhile: they need the answer only when they have ended the superstep's first iteration.
-void ServerPart::predict(sync::BarrierQuestion question) {
+void ServerSeat::predict(sync::BarrierQuestion question) {
   if (predicting_ == nullptr) predicting_ = std::make_unique<TaskThread>();
   predicting_->run([this, question = std::move(question)] {
     const SystemClock clock;
@@ -62,7 +62,7 @@ void ServerPart::predict(sync::BarrierQuestion question) {
   });
 }
 
-void ServerPart::end(const wire::Stop& stop, std::function<void()> done) {
+void ServerSeat::end(const wire::Stop& stop, std::function<void()> done) {
   // A job that was interrupted twice ends in the middle of an iteration, which is no state to save.
   const bool in_order = stop.kind == wire::StopKind::kDone || (stop.kind == wire::StopKind::kInterrupted &&
                                                                checkpoints_ != nullptr && finish_at_ == checkpoints_->complete());
@@ -76,7 +76,7 @@ void ServerPart::end(const wire::Stop& stop, std::function<void()> done) {
     finish();
 }
 
-void ServerPart::report(const wire::Stop& stop) {
+void ServerSeat::report(const wire::Stop& stop) {
   if (stop.kind == wire::StopKind::kFailed || service_ == nullptr) return;
   report::ServerReport report;
   report.rank = rank_.value;
@@ -86,10 +86,10 @@ void ServerPart::report(const wire::Stop& stop) {
   report.reorderings = static_cast<std::int64_t>(service_->counters().reorderings);
   report.link = node_.link();
   report.values_wait = node_.values_wait();
-  report.shares_process = node_.shared() ? 1 : 0;
+  report.shares_process = node_.holds_several() ? 1 : 0;
   if (pace_ != nullptr && uneven_) report.pace = pace_->detail();
   node_.tell_timeline();
-  node_.send_report(wire::Role::kServer, encode(report));
+  node_.send_report(role(), encode(report));
 }
 
 }  // namespace paceline::runtime

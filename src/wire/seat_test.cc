@@ -1,4 +1,4 @@
-#include "wire/peer_name.h"
+#include "wire/seat.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(PeerName, WhoWasReplacedIsNotWhoIsMeant) {
 }
 
 TEST(PeerName, AProcessThatIsWorkerAndServerIsMetAsEitherAndIsBoth) {
-  const PeerName both{Role::kBoth, {1}};
+  const PeerName both{Role::kWorker | Role::kServer, {1}};
   EXPECT_TRUE(matches(kServer1, both));
   EXPECT_TRUE(matches({Role::kWorker, {1}}, both));
   EXPECT_FALSE(matches(kWorker2, both));
@@ -35,7 +35,7 @@ TEST(PeerName, AProcessThatIsWorkerAndServerIsMetAsEitherAndIsBoth) {
   EXPECT_TRUE(same_process(both, kServer1));
   EXPECT_TRUE(same_process({Role::kWorker, {1}}, both));
   EXPECT_FALSE(same_process(both, kWorker2));
-  EXPECT_FALSE(same_process({Role::kBoth, {-1}}, {Role::kServer, {-1}}));
+  EXPECT_FALSE(same_process({Role::kWorker | Role::kServer, {-1}}, {Role::kServer, {-1}}));
   EXPECT_EQ(both.text(), "worker 1 with server 1");
 }
 
@@ -47,7 +47,7 @@ TEST(PeerName, IsReadable) {
 
 TEST(PeerName, OneThatIsJoiningMayBecomeWhoHasItsRole) {
   EXPECT_TRUE(may_become({Role::kServer, {-1}}, kServer1));
-  EXPECT_TRUE(may_become({Role::kBoth, {-1}}, kServer1));
+  EXPECT_TRUE(may_become({Role::kWorker | Role::kServer, {-1}}, kServer1));
   EXPECT_FALSE(may_become({Role::kWorker, {-1}}, kServer1));
   EXPECT_FALSE(may_become({Role::kServer, {2}}, kServer1)) << "it has a rank";
   EXPECT_FALSE(may_become({Role::kServer, {-1}}, {Role::kServer, {-1}}));
@@ -56,7 +56,28 @@ TEST(PeerName, OneThatIsJoiningMayBecomeWhoHasItsRole) {
 TEST(PeerName, ThatNobodyCanHaveIsRefused) {
   EXPECT_TRUE(check(kServer1).ok());
   EXPECT_THAT(check({Role::kServer, {-2}}).message(), ::testing::HasSubstr("the rank is -2"));
-  EXPECT_THAT(check({static_cast<Role>(4), {0}}).message(), ::testing::HasSubstr("the role is 4"));
+  EXPECT_THAT(check({Roles(4), {0}}).message(), ::testing::HasSubstr("the role is 4"));
+}
+
+TEST(Seat, AreListedInOrderAndSayWhatTheyAre) {
+  const PeerName both{Role::kWorker | Role::kServer, {1}, 5};
+  EXPECT_THAT(both.seats(), ::testing::ElementsAre(Seat{Role::kWorker, {1}, 5}, Seat{Role::kServer, {1}, 5}));
+  EXPECT_EQ(both.seats().back().text(), "server 1");
+  EXPECT_THAT(kTheCoordinator.seats(), ::testing::ElementsAre(Seat{Role::kCoordinator, {0}, 0}));
+  EXPECT_EQ(both.roles.byte(), 3) << "the byte of a hello";
+  EXPECT_FALSE(both.takes_data() == kTheCoordinator.takes_data());
+  EXPECT_FALSE(both.roles.hold(Role::kCoordinator));
+  EXPECT_EQ((PeerName{Roles(4), {1}}.text()), "unknown role 1") << "another version knows it";
+}
+
+TEST(Seat, AChannelHasTheEndsThatItsJobHas) {
+  using enum Channel;
+  EXPECT_THAT(channels_of(hub_of(2)), ::testing::ElementsAre(kGradients, kValues, kPace, kServers));
+  EXPECT_THAT(channels_between(Role::kWorker, Role::kServer, Role::kServer), ::testing::ElementsAre(kGradients));
+  EXPECT_THAT(channels_between(Role::kWorker | Role::kServer, Role::kWorker | Role::kServer, Role::kServer),
+              ::testing::ElementsAre(kGradients, kValues, kPace, kServers));
+  EXPECT_THAT(channels_between(Role::kWorker, Role::kWorker, Role::kServer), ::testing::IsEmpty());
+  EXPECT_THAT(channels_between(Role::kWorker, Role::kWorker, hub_of(0)), ::testing::ElementsAre(kCollective));
 }
 
 }  // namespace
