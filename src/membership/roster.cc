@@ -115,8 +115,8 @@ Actions Roster::on_join(PeerId peer, Roles roles, const std::string& address, wi
   seats_.take(name, peer);
   members_.emplace(peer, Member{name, address, std::move(join)});
   if (seats_.free_places() > 0) return {};
-  if (const Status difference = disagreement(); !difference.ok()) return stop_all(wire::stop_for(difference));
-  return prepare();
+  const Status difference = disagreement();
+  return difference.ok() ? advance() : stop_all(wire::stop_for(difference));
 }
 
 // Every worker is compared with worker 0, in rank order, so that everybody is told the same first difference.
@@ -159,12 +159,49 @@ wire::Welcome Roster::welcome_for(const Member& member) const {
   return welcome;
 }
 
-Actions Roster::prepare() {
-  phase_ = Phase::kPreparing;
-  const Member& first = worker(Rank{0});
-  settings_ = first.join.settings;
-  table_ = first.join.table;
-  return welcome(hub());
+Verdict Roster::reached() const {
+  const auto staying = std::ranges::count_if(members_, [](const auto& member) { return !member.second.left; });
+  return verdict({.free_seats = seats_.free_places(),
+                  .unready = seats_.places(hub()) - static_cast<std::int32_t>(ready_.size()),
+                  .working = options_.workers - static_cast<std::int32_t>(worker_reports_.size()),
+                  .staying = static_cast<std::int32_t>(staying),
+                  .cause = cause_,
+                  .asked = interrupt_reason_});
+}
+
+// What follows from the phase that the job is in by now. No phase is left out on the way to a later one but for those of a job that
+// fails.
+Actions Roster::advance() {
+  Actions actions;
+  for (Phase next = reached().phase; next != phase_; next = reached().phase) {
+    phase_ = next == Phase::kEnded && phase_ < Phase::kEnding ? Phase::kEnding : next;
+    for (Action& action : begin(phase_)) actions.push_back(std::move(action));
+  }
+  return actions;
+}
+
+Actions Roster::begin(Phase phase) {
+  switch (phase) {
+    case Phase::kPreparing:
+      settings_ = worker(Rank{0}).join.settings;
+      table_ = worker(Rank{0}).join.table;
+      return welcome(hub());
+    case Phase::kRunning:
+      return welcome(Role::kWorker);
+    case Phase::kEnding:
+      return tell_stop(reached().stop);
+    case Phase::kEnded:
+      return {Ended{reached().stop}};
+    case Phase::kGathering:
+      break;
+  }
+  return {};
+}
+
+// The first cause stays.
+Actions Roster::stop_all(const wire::Stop& cause) {
+  if (phase_ < Phase::kEnding) cause_ = cause;
+  return advance();
 }
 
 Actions Roster::welcome(Role role) const {
@@ -174,10 +211,8 @@ Actions Roster::welcome(Role role) const {
 }
 
 Actions Roster::on_ready(PeerId peer) {
-  if (phase_ != Phase::kPreparing || !rank_of(peer, hub())) return {};
-  if (++ready_ < seats_.places(hub())) return {};
-  phase_ = Phase::kRunning;
-  return welcome(Role::kWorker);
+  if (phase_ == Phase::kPreparing && rank_of(peer, hub())) ready_.insert(peer);
+  return advance();
 }
 
 Actions Roster::on_report(PeerId peer, Role seat, std::string report, Iteration last) {
@@ -186,18 +221,16 @@ Actions Roster::on_report(PeerId peer, Role seat, std::string report, Iteration 
   if (seat == Role::kServer) {
     server_reports_[*rank] = std::move(report);
     members_.at(peer).left = true;
-    return end_when_all_left();
+    return advance();
   }
   worker_reports_[*rank] = std::move(report);
   if (phase_ != Phase::kRunning) return {};
   last_ = std::max(last_, last);
-  if (static_cast<std::int32_t>(worker_reports_.size()) < options_.workers)
-    return interrupt_reason_.empty() ? tell_end_of(*rank, last) : finish_when_all_parked();
-  if (interrupt_reason_.empty()) return stop_all({});
+  const bool all = static_cast<std::int32_t>(worker_reports_.size()) == options_.workers;
+  if (!all) return interrupt_reason_.empty() ? tell_end_of(*rank, last) : finish_when_all_parked();
   // Programs may have ended before the iteration that was to be the last: servers must look for the last state where there is one.
-  Actions actions = finish_at(last_);
-  for (const Action& stop : stop_all({wire::StopKind::kInterrupted, ErrorKind::kCancelled, interrupt_reason_}))
-    actions.push_back(stop);
+  Actions actions = interrupt_reason_.empty() ? Actions() : finish_at(last_);
+  for (Action& action : advance()) actions.push_back(std::move(action));
   return actions;
 }
 
@@ -212,16 +245,12 @@ Actions Roster::tell_end_of(Rank worker, Iteration last) const {
 
 Actions Roster::on_failed(PeerId peer, const wire::Stop& stop) { return name_of(peer) ? on_fatal(stop) : Actions{}; }
 
-Actions Roster::on_fatal(const wire::Stop& stop) {
-  if (phase_ == Phase::kEnding || phase_ == Phase::kEnded) return {};
-  return stop_all(stop);
-}
+Actions Roster::on_fatal(const wire::Stop& stop) { return stop_all(stop); }
 
 Actions Roster::on_peer_lost(PeerId peer, const Status& reason) {
   const auto member = members_.find(peer);
   if (member == members_.end() || phase_ == Phase::kEnded) return {};
   member->second.left = true;
-  if (phase_ == Phase::kEnding) return end_when_all_left();
   if (phase_ == Phase::kGathering) {  // it may come back; its place is free again
     seats_.free(member->second.name);
     members_.erase(member);
@@ -242,15 +271,13 @@ Actions Roster::on_interrupt(const std::string& reason) {
   if (phase_ == Phase::kEnded) return {};
   const bool again = std::exchange(interrupted_, true);
   const wire::Stop at_once{wire::StopKind::kInterrupted, ErrorKind::kCancelled, reason};
-  if (phase_ == Phase::kEnding) return again ? leave_all(at_once) : Actions();
-  return phase_ != Phase::kRunning || again ? stop_all(at_once) : park(reason);
-}
-
-// Nobody is waited for any more, not even a server that still writes its part of the last checkpoint.
-Actions Roster::leave_all(const wire::Stop& stop) {
-  stop_ = stop;
+  if (phase_ == Phase::kRunning && !again) return park(reason);
+  if (phase_ < Phase::kEnding) return stop_all(at_once);
+  if (!again) return {};
+  // Nobody is waited for any more, not even a server that still writes its part of the last checkpoint.
+  cause_ = at_once;
   for (auto& [peer, member] : members_) member.left = true;
-  return end_when_all_left();
+  return advance();
 }
 
 // A launcher signals all its processes, and the coordinator's hears of it from them too: that is still the first time.
@@ -269,9 +296,9 @@ Actions Roster::park(const std::string& reason) {
 }
 
 Actions Roster::on_parked(PeerId worker, Iteration iteration) {
-  const auto name = name_of(worker);
-  if (phase_ != Phase::kRunning || interrupt_reason_.empty() || !name) return {};
-  parked_[name->rank] = iteration;
+  const auto rank = worker_of(worker);
+  if (phase_ != Phase::kRunning || interrupt_reason_.empty() || !rank) return {};
+  parked_[*rank] = iteration;
   return finish_when_all_parked();
 }
 
@@ -301,9 +328,7 @@ Actions Roster::finish_at(Iteration last) const {
   return actions;
 }
 
-Actions Roster::stop_all(const wire::Stop& stop) {
-  stop_ = stop;
-  phase_ = Phase::kEnding;
+Actions Roster::tell_stop(const wire::Stop& stop) {
   Actions actions;
   for (auto& [peer, member] : members_) {
     if (member.left) continue;
@@ -311,17 +336,7 @@ Actions Roster::stop_all(const wire::Stop& stop) {
     // A worker has reported before; a job that failed waits for nobody's report.
     if (!member.serves() || stop.kind == wire::StopKind::kFailed) member.left = true;
   }
-  for (const Action& end : end_when_all_left()) actions.push_back(end);
   return actions;
-}
-
-Actions Roster::end_when_all_left() {
-  if (phase_ != Phase::kEnding) return {};
-  for (const auto& [peer, member] : members_) {
-    if (!member.left) return {};
-  }
-  phase_ = Phase::kEnded;
-  return {Ended{stop_}};
 }
 
 }  // namespace paceline::membership

@@ -1,12 +1,6 @@
 // Who takes part in a job, and how far it is: the coordinator's decisions. Pure: events in, actions out; no clock, thread or I/O.
-// Owned by the coordinator's loop.
-//
-//   gathering   workers and servers join; when all are there their tables and settings are compared; any difference refuses
-//               everybody with the same words
-//   preparing   the hub (wire/seat.h) is welcomed and says ready, so that a worker never meets a server that does not know the job
-//   running     workers are welcomed; each reports when it has done its iterations
-//   ending      everybody was told to stop; servers still report
-//   ended
+// Owned by the coordinator's loop. An event notes what it says; then verdict.h says in which phase the job is, and what a new phase
+// begins with follows.
 //
 // A process with several seats has one rank in them, and one join. With a seat of the hub and a worker's it is welcomed twice: to
 // prepare, and to begin. So are the workers of a job without servers, which meet each other while they prepare.
@@ -16,13 +10,16 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <ranges>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/status.h"
 #include "membership/seat_table.h"
+#include "membership/verdict.h"
 #include "session/endpoint.h"
 #include "wire/control.h"
 
@@ -66,8 +63,6 @@ using Actions = std::vector<Action>;
 
 class Roster {
  public:
-  enum class Phase { kGathering, kPreparing, kRunning, kEnding, kEnded };
-
   explicit Roster(RosterOptions options);
 
   // A process wants to take part in these roles. `address` is how messages name it; `incarnation` was drawn for it. Of a member:
@@ -94,7 +89,7 @@ class Roster {
 
   Phase phase() const { return phase_; }
   // Everybody was told that the job has failed: what members still save is no part of a checkpoint.
-  bool failed() const { return phase_ >= Phase::kEnding && stop_.kind == wire::StopKind::kFailed; }
+  bool failed() const { return phase_ >= Phase::kEnding && reached().stop.kind == wire::StopKind::kFailed; }
   // Reports by rank, once there.
   const std::map<Rank, std::string>& worker_reports() const { return worker_reports_; }
   const std::map<Rank, std::string>& server_reports() const { return server_reports_; }
@@ -131,13 +126,14 @@ class Roster {
   }
   auto workers() const { return with(wire::Role::kWorker); }
   const Member& worker(Rank rank) const { return members_.at(*seats_.holder(wire::Role::kWorker, rank)); }
-  Actions prepare();
+  Verdict reached() const;
+  Actions advance();
+  Actions begin(Phase phase);
+  Actions stop_all(const wire::Stop& cause);
   Actions welcome(wire::Role role) const;
+  Actions tell_stop(const wire::Stop& stop);
   Actions park(const std::string& reason);
-  Actions stop_all(const wire::Stop& stop);
-  Actions leave_all(const wire::Stop& stop);
   wire::Welcome welcome_for(const Member& member) const;
-  Actions end_when_all_left();
   Actions finish_when_all_parked();
   Actions finish_at(Iteration last) const;
   Actions tell_end_of(Rank worker, Iteration last) const;
@@ -149,8 +145,8 @@ class Roster {
   wire::Settings settings_;
   wire::TensorTable table_;
   std::map<Rank, std::string> worker_reports_, server_reports_;
-  std::int32_t ready_ = 0;
-  wire::Stop stop_;
+  std::set<session::PeerId> ready_;
+  std::optional<wire::Stop> cause_;
   std::string interrupt_reason_;  // not empty: workers are being parked
   bool interrupted_ = false;      // by on_interrupt, which then ends everything at once
   std::map<Rank, Iteration> parked_;

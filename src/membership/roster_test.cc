@@ -76,7 +76,7 @@ TEST(Roster, WelcomesWorkersOnlyWhenEveryServerIsReady) {
   EXPECT_EQ(welcome.rank, 1);
   EXPECT_EQ(welcome.job, 7u);
   EXPECT_THAT(welcome.servers, ElementsAre("s:0", "s:1"));
-  EXPECT_EQ(roster.phase(), Roster::Phase::kRunning);
+  EXPECT_EQ(roster.phase(), Phase::kRunning);
 }
 
 // Two processes that are worker and server, one that is only a worker and one that is only a server.
@@ -121,6 +121,22 @@ TEST(Roster, AMemberThatIsBothHasOneRankIsWelcomedTwiceAndReportsForEach) {
   EXPECT_EQ(std::get<Ended>(roster.on_report(kShard, Role::kServer, "s1")[0]).stop.reason, "enough");
   EXPECT_EQ(roster.worker_reports().at(Rank{2}), "w2");
   EXPECT_EQ(roster.server_reports().at(Rank{2}), "s2");
+}
+
+TEST(Roster, WhoSaysAThingTwiceOrOfAnotherSeatIsNotTwoMembers) {
+  Roster roster = two_and_two();
+  roster.on_join(kWorker0, Role::kWorker, "a:1", worker());
+  roster.on_join(kServer0, Role::kServer, "a:2", server("s:0"));
+  roster.on_join(kServer1, Role::kServer, "a:3", server("s:1"));
+  roster.on_join(kWorker1, Role::kWorker, "a:4", worker());
+  roster.on_ready(kServer0);
+  EXPECT_TRUE(roster.on_ready(kServer0).empty());
+  EXPECT_EQ(roster.phase(), Phase::kPreparing) << "server 1 does not know the job";
+  roster.on_ready(kServer1);
+  roster.on_interrupt("enough");
+  roster.on_parked(kWorker0, 5);
+  EXPECT_TRUE(roster.on_parked(kServer1, 5).empty()) << "worker 1 still trains";
+  EXPECT_FALSE(roster.on_parked(kWorker1, 6).empty());
 }
 
 TEST(Roster, NoRankThatIsFreeInBothRolesIsSaidSo) {
@@ -168,7 +184,7 @@ TEST(Roster, RefusesOneWhoDoesNotFitAndLetsTheOthersGoOn) {
   roster.on_join(kWorker1, Role::kWorker, "a:4", worker());
   EXPECT_EQ(roster.name_of(kWorker1)->rank, Rank{0});  // the place that was left
   EXPECT_THAT(stop_reason(roster.on_join(34, Role::kWorker, "b:5", worker())), HasSubstr("one too many"));
-  EXPECT_EQ(roster.phase(), Roster::Phase::kGathering);
+  EXPECT_EQ(roster.phase(), Phase::kGathering);
 }
 
 TEST(Roster, FreesThePlaceOfOneWhoIsLostWhileGathering) {

@@ -246,7 +246,7 @@ void Coordinator::on_peer_lost(PeerId peer, const PeerName&, const Status& reaso
   if (loss_) conclude_loss();
   loss_.emplace(peer, Status(reason.kind(), reason.message() + after, cause_of(reason)),
                 transport_.loop().run_after(kLastWords, [this] { conclude_loss(); }));
-  const bool others_know = roster_.phase() == membership::Roster::Phase::kRunning && roster_.name_of(peer);
+  const bool others_know = roster_.phase() == membership::Phase::kRunning && roster_.name_of(peer);
   if (!others_know || reason.kind() != ErrorKind::kPeerLost) conclude_loss();
 }
 
@@ -350,7 +350,7 @@ void Coordinator::on_agreement(const Status& status, const job::JobSpec& spec) {
 }
 
 void Coordinator::welcome(const membership::SendWelcome& action) {
-  if (roster_.phase() >= membership::Roster::Phase::kEnding) return;  // a Stop was the last word
+  if (roster_.phase() >= membership::Phase::kEnding) return;  // a Stop was the last word
   if (deciding_) {
     held_.push_back(action);
     return;
