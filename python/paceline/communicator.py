@@ -133,6 +133,7 @@ class Communicator:
             security=security.encode(),
         )
         self._describe(_library_ranks.communicator_open(options), is_group=False)
+        _ending.watch_exits()
 
     def _describe(self, handle: int, is_group: bool) -> None:
         self._open_handle: int | None = handle

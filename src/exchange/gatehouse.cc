@@ -133,6 +133,11 @@ void Gatehouse::cancel(const Status& reason) {
   changed_.notify_all();
 }
 
+void Gatehouse::fail_alike(const Status& reason) {
+  if (!options_.on_failed) return cancel(reason);
+  if (!std::exchange(reported_, true)) options_.on_failed(reason);
+}
+
 void Gatehouse::fail(const Status& reason) {
   cancel(reason);
   if (!std::exchange(reported_, true) && options_.on_failed) options_.on_failed(reason);

@@ -116,6 +116,9 @@ class Gatehouse {
   void cancel(const Status& reason);
   // cancel(), and on_failed. Loop only.
   void fail(const Status& reason);
+  // The same for what other workers find too, at the same time: on_failed alone, where there is one, so that all waits end with
+  // what the job fails with, and say the same on all. Loop only.
+  void fail_alike(const Status& reason);
 
  private:
   struct CutShort {  // a wait, by its limit

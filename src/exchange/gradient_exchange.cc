@@ -204,8 +204,9 @@ Status GradientExchange::announce_held(Iteration iteration, std::span<const std:
 // Where gradients are copied, nobody else touches their places before they are told, so that the copy needs no lock.
 Status GradientExchange::take(Lock& lock, std::span<const Complete> complete, Iteration iteration) {
   if (const Status together = house_->gates().check_together(); !together.ok()) {
-    house_->loop().post([this, together] { house_->fail(together); });
-    return together;
+    house_->loop().post([this, together] { house_->fail_alike(together); });
+    house_->wait_for_thread(lock, [this] { return !house_->failure().ok(); });
+    return house_->failure();
   }
   if (carrier_->takes_copies()) {
     lock.unlock();
@@ -290,7 +291,7 @@ void GradientExchange::on_worker_done(Rank who, Iteration last) {
   house_->gates().on_worker_done(who, last);
   const Status together = house_->gates().check_together();
   lock.unlock();
-  if (!together.ok()) house_->fail(together);
+  if (!together.ok()) house_->fail_alike(together);
 }
 
 void GradientExchange::cancel(const Status& reason) {

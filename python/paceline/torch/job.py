@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, DistributedSampler
 
+from paceline import _ending
 from paceline._errors import PacelineError
 from paceline._node import Node, Place
 from paceline.torch import lifetime, summary
@@ -225,7 +226,7 @@ class Job:
         self._front.exchange.close()
 
     def _iteration_done(self) -> None:
-        lifetime.going_on()
+        _ending.going_on()
         if self._node.step_done(self._front.exchange.samples.total, self._loss, self._front.account.phases.taken()) and self._stopped is None:
             self._stopped = self.iteration
         self._loss = math.nan

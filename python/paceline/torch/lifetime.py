@@ -7,12 +7,12 @@ import logging
 import multiprocessing
 import os
 import sys
-import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from paceline import _ending
 from paceline._errors import PacelineError
 from paceline.torch import summary
 
@@ -62,7 +62,8 @@ def install() -> None:
     # What a child reads of the model is what this process would read; nothing of the job is the child's.
     os.register_at_fork(before=before_fork, after_in_child=after_fork)
     atexit.register(at_exit)
-    before, leave = sys.excepthook, sys.exit
+    _ending.watch_exits()
+    before = sys.excepthook
 
     def remember(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
         global _failure
@@ -72,21 +73,7 @@ def install() -> None:
         elif error.rank == 0:
             print(f"paceline: {error}", file=sys.stderr)
 
-    def exit(status: object = None, /) -> NoReturn:
-        global _failure
-        if threading.current_thread() is threading.main_thread():  # any other ends alone
-            _failure = SystemExit(status) if status and not hasattr(sys, "ps1") else None  # a prompt catches it
-        leave(status)  # type: ignore[arg-type]
-
     sys.excepthook = remember
-    sys.exit = exit
-
-
-def going_on() -> None:
-    """The script trains: an exit that it has asked for was caught."""
-    global _failure
-    if isinstance(_failure, SystemExit):
-        _failure = None
 
 
 def leave(model: nn.Module, optimizer: Optimizer) -> None:
@@ -117,12 +104,13 @@ def at_exit() -> None:
     """The others must not wait for this rank: it is done, or it has failed and they shall say why. A job is done when all ranks are, so each of several
     is closed in the same order everywhere."""
     global _status
-    stopped = isinstance(_failure, Stopped)
+    failure = _failure or _ending.asked()
+    stopped = isinstance(failure, Stopped)
     _status = INTERRUPTED if stopped else 0
     for job in list(_jobs.values()):
         try:
-            if _failure is not None and not stopped:
-                job.fail(sentence(job.rank, _failure))
+            if failure is not None and not stopped:
+                job.fail(sentence(job.rank, failure))
             else:
                 job.close()
         except PacelineError as error:

@@ -136,6 +136,16 @@ def test_a_rank_that_has_fewer_mini_batches_ends_all_with_both_numbers(tmp_path,
         said = [members.said(rank) for rank in range(RANKS)]
         goes_on = ("goes on with iteration 7, but worker 1 has ended after iteration 6", "give each as many mini-batches")
         assert all(word in sentence for word in goes_on for sentence in said), said
+        assert len({sentence.split(": ", 1)[1] for sentence in said}) == 1, said
+
+
+@pytest.mark.parametrize("how", ("sys.exit(0)", "sys.exit(3)", "exit(3)", "raise ValueError('bad sample')"))
+def test_all_other_ranks_say_the_same_of_one_that_ends_early(tmp_path, how):
+    with Members(tmp_path, script(f"if rank == 1 and iteration == 6:\n    {how}", "from _sitebuiltins import Quitter\nexit = Quitter('exit', '')"), RANKS) as members:
+        assert members.end(0, 2) == [7, 7], members.errors
+        said = {members.said(rank) for rank in (0, 2)}
+        words = "worker 1 has ended after iteration 6" if "(0)" in how else f"rank 1: {'SystemExit: 3' if '(3)' in how else 'ValueError: bad sample'}"
+        assert len(said) == 1 and words in said.pop(), (members.said(0), members.said(2))
 
 
 def test_a_job_that_fails_after_its_script_is_over_has_a_status_that_says_so(tmp_path):
@@ -187,6 +197,23 @@ def test_a_rank_that_is_killed_and_leaves_a_child_that_lives_on(tmp_path):
             assert is_running(child)
         finally:
             os.kill(child, signal.SIGKILL)
+
+
+CHILDREN = """
+if rank == 0 and iteration in (3, 4, 5):
+    if os.fork() == 0:
+        sys.exit(iteration - 3)
+    os.wait()
+if iteration == 8:
+    job.close()
+    break
+"""
+
+
+def test_children_of_the_rank_that_hosts_servers_end_as_scripts_do_and_the_job_goes_on(tmp_path):
+    with Members(tmp_path, script(CHILDREN, deadline=60), RANKS) as members:
+        assert members.end(*range(RANKS)) == [0] * RANKS, members.errors
+        assert [members.said(rank) for rank in range(RANKS)] == ["done"] * RANKS
 
 
 def test_a_rank_whose_script_exits_in_the_middle(tmp_path):

@@ -1,6 +1,9 @@
 """init_process_group("paceline"): ranks that make other groups, leave groups, fail or are gone: the others hear it soon, by name."""
 
-from processes import passes
+import subprocess
+
+import pytest
+from processes import LIMIT, interpreter_and_variables, passes
 
 BEGIN = """
 import datetime, os, sys, torch, torch.distributed as dist, paceline, paceline.torch
@@ -142,3 +145,35 @@ for how, words in (("raises", "it has failed: ValueError: bad sample on rank 1")
 
 def test_the_others_hear_that_a_rank_has_failed_and_why_where_its_finally_destroys_the_group(tmp_path):
     passes(tmp_path, BEGIN + RAISED)
+
+
+ENDED = """
+import sys, torch, torch.distributed as dist, paceline.torch
+from _sitebuiltins import Quitter
+exit = Quitter("exit", "")
+folder, r = sys.argv[1], int(sys.argv[2])
+dist.init_process_group("paceline", init_method=f"file://{folder}/meeting", rank=r, world_size=3)
+dist.barrier()
+if r == 1:
+    HOW
+try:
+    while True:
+        dist.all_reduce(torch.ones(1000))
+except RuntimeError as error:
+    print(error)
+"""
+HOWS = {"sys.exit(3)": "it has failed: SystemExit: 3", "exit(3)": "it has failed: SystemExit: 3", "raise ValueError('bad')": "it has failed: ValueError: bad", "sys.exit(0)": "it has finished"}
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_the_others_hear_how_a_rank_has_ended_that_has_not_left_its_group(tmp_path, how):
+    (tmp_path / "train.py").write_text(ENDED.replace("HOW", how))
+    interpreter, environment = interpreter_and_variables(False, {})
+    ranks = [subprocess.Popen([interpreter, tmp_path / "train.py", tmp_path, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for rank in range(3)]
+    try:
+        said = [rank.communicate(timeout=LIMIT) for rank in ranks]
+        assert ranks[1].returncode == (0 if "(0)" in how else 3 if "(3)" in how else 1), said[1]
+        assert HOWS[how] in said[0][0] and said[0][0] == said[2][0], said
+    finally:
+        for rank in ranks:
+            rank.kill()
