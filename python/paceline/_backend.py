@@ -7,7 +7,7 @@ from typing import Any
 
 def create(options: Any, own: Any) -> Any:
     """The first group of the process is made."""
-    from paceline.torch import process_group
+    from paceline.torch.backend import process_group
 
     return process_group.create(options, own)
 

@@ -10,11 +10,11 @@ except ModuleNotFoundError as missing:
 from paceline import _backend
 from paceline._errors import PacelineError
 from paceline._node import Place
-from paceline.torch.attach import attach
-from paceline.torch.clipping import Norm
-from paceline.torch.connected import GroupOptions
-from paceline.torch.hook import HookState, ddp_hook
-from paceline.torch.job import Job, clip_grad_norm_
+from paceline.torch.attached.attach import attach
+from paceline.torch.attached.clipping import Norm
+from paceline.torch.backend.connected import GroupOptions
+from paceline.torch.backend.hook import HookState, ddp_hook
+from paceline.torch.attached.job import Job, clip_grad_norm_
 from paceline.torch.layer_profile import profile
 from paceline.torch.launching import launch
 

@@ -15,9 +15,9 @@ from torch.utils.hooks import RemovableHandle
 
 from paceline._errors import PacelineError
 from paceline.torch import copies
-from paceline.torch.attach import attach
-from paceline.torch.clipping import Norm
-from paceline.torch.job import Job
+from paceline.torch.attached.attach import attach
+from paceline.torch.attached.clipping import Norm
+from paceline.torch.attached.job import Job
 from paceline.torch.pairing import choices, parts
 
 

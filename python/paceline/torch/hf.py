@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.torch.accelerate import Accelerator, become
-from paceline.torch.clipping import Norm
+from paceline.torch.attached.clipping import Norm
 
 
 class TrainerMixin:

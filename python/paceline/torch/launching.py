@@ -18,7 +18,7 @@ from paceline import _joining
 from paceline._addresses import reserved_port
 from paceline._errors import PacelineError
 from paceline.launch import LAUNCHERS
-from paceline.torch import lifetime
+from paceline.torch.attached import lifetime
 
 LOCAL = "127.0.0.1"
 GRACE = 30.0  # seconds that ranks have to hear that one of them has failed, and to end

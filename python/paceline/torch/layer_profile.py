@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from paceline._errors import PacelineError
-from paceline.torch.table import Table
+from paceline.torch.attached.table import Table
 
 Layer = dict[str, Any]
 

@@ -17,9 +17,9 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
-from paceline.torch import lifetime
-from paceline.torch.attach import attach
-from paceline.torch.job import Job
+from paceline.torch.attached import lifetime
+from paceline.torch.attached.attach import attach
+from paceline.torch.attached.job import Job
 from paceline.torch.pairing import choices, parts
 
 OWN = ("accelerator", "parallel_devices", "cluster_environment", "checkpoint_io", "precision_plugin", "start_method")

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
-from paceline.torch.attach import attach
+from paceline.torch.attached.attach import attach
 
 
 def parts(model: nn.Module, optimizers: Sequence[Optimizer]) -> list[tuple[nn.Module, list[Optimizer]]]:

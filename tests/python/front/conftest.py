@@ -21,5 +21,5 @@ def one_thread():
 def no_job_left():
     """A job that a test leaves in an error would fail again at the interpreter's exit, and give pytest its exit code."""
     yield
-    if lifetime := sys.modules.get("paceline.torch.lifetime"):
+    if lifetime := sys.modules.get("paceline.torch.attached.lifetime"):
         lifetime.after_fork()  # as a child of fork leaves its parent's jobs

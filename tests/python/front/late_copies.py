@@ -96,6 +96,6 @@ class Late:
 
 def every_group_copies_late():
     """Whatever the tensors of later groups are, they are taken for such a device's."""
-    from paceline.torch import process_group
+    from paceline.torch.backend import process_group
 
     process_group.Hosted = functools.partial(process_group.Hosted, streams_of=lambda device: Late(), is_hosts=lambda tensor: False)

@@ -69,7 +69,7 @@ def instead_of_names(backend, theirs):
 
 def instead_of_gloo(backend):
     import torch.distributed as dist
-    from paceline.torch import process_group
+    from paceline.torch.backend import process_group
     from torch.distributed import distributed_c10d as c10d
 
     gloo = c10d.ProcessGroupGloo

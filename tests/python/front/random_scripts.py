@@ -19,7 +19,7 @@ import paceline.torch as pt
 import torch
 import torch.nn.functional as F
 from loops import bits
-from paceline.torch import lifetime
+from paceline.torch.attached import lifetime
 from torch import nn, optim
 
 torch.set_num_threads(1)

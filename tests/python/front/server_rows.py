@@ -5,7 +5,7 @@ import types
 
 import torch
 from loops import Plain, same_mean
-from paceline.torch import server_rules
+from paceline.torch.attached import server_rules
 from steps import Steps
 
 CosineAnnealingLR = torch.optim.lr_scheduler.CosineAnnealingLR

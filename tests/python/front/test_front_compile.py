@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from loops import attached, bits, compare, plain
 from paceline import PacelineError
-from paceline.torch.table import Table
+from paceline.torch.attached.table import Table
 from torch import nn
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

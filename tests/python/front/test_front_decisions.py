@@ -6,13 +6,14 @@ import pytest
 import torch
 from paceline._errors import PacelineError
 from paceline._node import texts
-from paceline.torch import memory, summary
-from paceline.torch.account import Account
-from paceline.torch.attach import job_settings, server_settings
-from paceline.torch.exchange import Exchange
-from paceline.torch.ledger import COUNTED, Finish, Ledger, Order
-from paceline.torch.samples import Samples
-from paceline.torch.table import Table
+from paceline.torch import memory
+from paceline.torch.attached import summary
+from paceline.torch.attached.account import Account
+from paceline.torch.attached.attach import job_settings, server_settings
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.ledger import COUNTED, Finish, Ledger, Order
+from paceline.torch.attached.samples import Samples
+from paceline.torch.attached.table import Table
 
 
 def test_a_gradient_is_sent_when_it_was_finished_as_often_as_expected():

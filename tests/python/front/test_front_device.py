@@ -14,8 +14,9 @@ import standin
 import torch
 import torch.nn.functional as F
 from loops import compare
-from paceline.torch import memory, table, transfers
-from paceline.torch.stepping import outside_of_forward
+from paceline.torch import memory, transfers
+from paceline.torch.attached import table
+from paceline.torch.attached.stepping import outside_of_forward
 from processes import passes
 from test_front_clipping import by_hand, clipped
 from test_front_transfers import Late, adam

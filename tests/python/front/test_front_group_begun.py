@@ -74,7 +74,7 @@ import torch, torch.distributed as dist, paceline.torch
 dist.init_process_group("cpu:paceline,cuda:gloo")
 group = dist.group.WORLD
 ours, other = group._get_backend(torch.device("cpu")), group._get_backend(torch.device("cuda"))
-assert isinstance(ours, paceline.torch.process_group.Group) and type(other).__name__ == "ProcessGroupGloo", (ours, other)
+assert isinstance(ours, paceline.torch.backend.process_group.Group) and type(other).__name__ == "ProcessGroupGloo", (ours, other)
 dist.all_reduce(t := torch.ones(3))
 assert t.tolist() == [2.0] * 3
 dist.destroy_process_group()

@@ -3,7 +3,7 @@
 import datetime
 
 import pytest
-from paceline.torch import connected
+from paceline.torch.backend import connected
 from processes import passes
 
 BEGIN = """

@@ -7,8 +7,8 @@ import torch
 from processes import passes
 
 from paceline import PacelineError
-from paceline.torch.dropping import Dropping, largest, sent_elements
-from paceline.torch.hook import HookState, parsed
+from paceline.torch.backend.dropping import Dropping, largest, sent_elements
+from paceline.torch.backend.hook import HookState, parsed
 
 TRAIN = """
 import json, os, sys, warnings, torch, torch.distributed as dist, torch.nn as nn

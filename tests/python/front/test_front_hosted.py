@@ -6,8 +6,8 @@ import pytest
 import torch
 from late_copies import WAITS, Late, mark
 from paceline import PacelineError
-from paceline.torch.hosted import Hosted
-from paceline.torch.in_flight import InFlight
+from paceline.torch.backend.hosted import Hosted
+from paceline.torch.backend.in_flight import InFlight
 from processes import pythons
 from test_front_group import matrix
 

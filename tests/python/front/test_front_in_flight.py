@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 from paceline import PacelineError
-from paceline.torch.in_flight import InFlight
+from paceline.torch.backend.in_flight import InFlight
 from processes import alone
 
 
@@ -71,7 +71,7 @@ def test_who_has_waited_in_vain_and_lets_go_does_not_wait_for_the_rest():
 
 
 HELD = """
-from paceline.torch.in_flight import InFlight
+from paceline.torch.backend.in_flight import InFlight
 class Unending:
     def wait(self, seconds):
         return False

@@ -1,8 +1,8 @@
 """Where a rank's own time goes, and which rank the others wait for."""
 
 from paceline._errors import in_a_script
-from paceline.torch import summary
-from paceline.torch.phases import Phases
+from paceline.torch.attached import summary
+from paceline.torch.attached.phases import Phases
 from test_front_decisions import TOLD
 
 

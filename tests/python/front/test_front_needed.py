@@ -8,7 +8,7 @@ import standin
 import torch.nn.functional as F
 from loops import attached, bits, compare, plain
 from paceline import PacelineError
-from paceline.torch import front, gates, ledger, references, updates, waiting
+from paceline.torch.attached import front, gates, ledger, references, updates, waiting
 from test_front_stale import READERS, adam, evaluated, over_numbers, reading
 from torch import nn
 

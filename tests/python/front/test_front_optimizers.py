@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from loops import compare
-from paceline.torch.separable import Stepping, stepping_of
+from paceline.torch.attached.separable import Stepping, stepping_of
 from torch import nn, optim
 
 

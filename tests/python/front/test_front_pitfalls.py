@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from loops import attached, bits, compare
 from paceline import PacelineError
-from paceline.torch.waiting import WaitingGrad
+from paceline.torch.attached.waiting import WaitingGrad
 from torch import nn
 
 

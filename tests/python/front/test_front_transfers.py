@@ -22,7 +22,8 @@ import standin
 import torch
 from loops import attached, compare
 from paceline import PacelineError
-from paceline.torch import refusals, table, transfers
+from paceline.torch import transfers
+from paceline.torch.attached import refusals, table
 from torch import optim
 
 WAITS = ("of a copy out for what computes", "of the thread for a copy out", "of what a copy brings until it is used", "of what computes for a copy in")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from loops import bits, compare
 from paceline import PacelineError
-from paceline.torch.attach import attach
-from paceline.torch.separable import Stepping, complete, stepping_of
+from paceline.torch.attached.attach import attach
+from paceline.torch.attached.separable import Stepping, complete, stepping_of
 from test_front_optimizers import ScheduleFree
 from torch import nn, optim
 

@@ -18,9 +18,10 @@ from torch.optim import Optimizer
 from paceline._errors import PacelineError
 from paceline._node import Node, State
 from paceline._waiting import wait
-from paceline.torch import copies, memory, server_rules
-from paceline.torch.exchange import Exchange
-from paceline.torch.table import Entry, Table
+from paceline.torch import copies, memory
+from paceline.torch.attached import server_rules
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.table import Entry, Table
 
 GONE = (
     "update='server': the job is over, and with it the servers that held the optimizer's state: this state dict has none, and a job that goes on from it begins with zeros. "

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from paceline.torch.in_flight import InFlight
+from paceline.torch.backend.in_flight import InFlight
 
 if TYPE_CHECKING:
-    from paceline.torch.collectives import Collectives
+    from paceline.torch.backend.collectives import Collectives
 
 
 def allreduce(calls: Collectives, tensor: Tensor) -> InFlight:

@@ -16,17 +16,17 @@ from torch.optim import Optimizer
 from paceline import _joining
 from paceline._errors import PacelineError
 from paceline._node import Join, Place, texts
-from paceline.torch import agreement, alike, lifetime, separable, server_rules, server_state, servers
-from paceline.torch.buffers import Buffers, statistic_of
-from paceline.torch.exchange import Exchange
-from paceline.torch.front import Front
-from paceline.torch.gates import Gates, attached_to
-from paceline.torch.job import Job
-from paceline.torch.ledger import COUNTED
-from paceline.torch.separable import Stepping
-from paceline.torch.stepping import Stepper
-from paceline.torch.swapped import is_swapped, swap
-from paceline.torch.table import Table, refuse_unlearnable
+from paceline.torch.attached import agreement, alike, lifetime, separable, server_rules, server_state, servers
+from paceline.torch.attached.buffers import Buffers, statistic_of
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.front import Front
+from paceline.torch.attached.gates import Gates, attached_to
+from paceline.torch.attached.job import Job
+from paceline.torch.attached.ledger import COUNTED
+from paceline.torch.attached.separable import Stepping
+from paceline.torch.attached.stepping import Stepper
+from paceline.torch.attached.swapped import is_swapped, swap
+from paceline.torch.attached.table import Table, refuse_unlearnable
 
 log = logging.getLogger("paceline.torch")
 

@@ -18,9 +18,9 @@ from torch._C._distributed_c10d import ProcessGroup
 from paceline._errors import PacelineError
 from paceline._waiting import wait
 from paceline.communicator import Communicator
-from paceline.torch.collectives import Collectives, refuse
-from paceline.torch.hosted import Hosted
-from paceline.torch.in_flight import InFlight
+from paceline.torch.backend.collectives import Collectives, refuse
+from paceline.torch.backend.hosted import Hosted
+from paceline.torch.backend.in_flight import InFlight
 
 PAUSE = 0.001  # seconds between two looks for a message
 ONCE, LONG = 4, 4096  # messages that have a group each, and how many share one after those

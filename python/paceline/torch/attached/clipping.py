@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
-from paceline.torch import norms
-from paceline.torch.looks import Grad, Reader, seen
-from paceline.torch.norms import is_looked_at
-from paceline.torch.table import Entry
-from paceline.torch.waiting import Waiting, WaitingGrad
+from paceline.torch.attached import norms
+from paceline.torch.attached.looks import Grad, Reader, seen
+from paceline.torch.attached.norms import is_looked_at
+from paceline.torch.attached.table import Entry
+from paceline.torch.attached.waiting import Waiting, WaitingGrad
 
 if TYPE_CHECKING:
-    from paceline.torch.front import Front
+    from paceline.torch.attached.front import Front
 
 EPSILON = 1e-6  # as torch.nn.utils.clip_grad_norm_
 

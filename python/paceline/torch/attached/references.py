@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from paceline._errors import PacelineError
-from paceline.torch.front import Front
-from paceline.torch.lock import is_mine
-from paceline.torch.looks import reader_of, seen
+from paceline.torch.attached.front import Front
+from paceline.torch.attached.lock import is_mine
+from paceline.torch.attached.looks import reader_of, seen
 from paceline.torch.memory import is_strided
-from paceline.torch.table import Entry, span
-from paceline.torch.waiting import ABOUT
+from paceline.torch.attached.table import Entry, span
+from paceline.torch.attached.waiting import ABOUT
 
 GET_GRAD = getattr(Tensor, "grad").__get__
 # After which somebody may write to a parameter without its version counting that.

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from paceline.torch import refusals
-from paceline.torch.account import Account
-from paceline.torch.alike import Alike
-from paceline.torch.clipping import Clip
-from paceline.torch.exchange import Exchange
-from paceline.torch.ledger import Ledger
-from paceline.torch.lifetime import sentence
-from paceline.torch.separable import SPLIT, Stepping
-from paceline.torch.stepping import Arguments, Stepper, outside_of_forward, refuse_arguments
-from paceline.torch.table import Entry, Table
-from paceline.torch.waiting import WaitingGrad
+from paceline.torch.attached import refusals
+from paceline.torch.attached.account import Account
+from paceline.torch.attached.alike import Alike
+from paceline.torch.attached.clipping import Clip
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.ledger import Ledger
+from paceline.torch.attached.lifetime import sentence
+from paceline.torch.attached.separable import SPLIT, Stepping
+from paceline.torch.attached.stepping import Arguments, Stepper, outside_of_forward, refuse_arguments
+from paceline.torch.attached.table import Entry, Table
+from paceline.torch.attached.waiting import WaitingGrad
 
 Grad = Tensor | None
 

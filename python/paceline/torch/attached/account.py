@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from paceline.torch.phases import Phases
+from paceline.torch.attached.phases import Phases
 
 FIRST = 1  # iterations that no report counts: the order of need is not known yet
 

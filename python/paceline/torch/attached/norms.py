@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from paceline.torch.exchange import Exchange
-from paceline.torch.table import Table
-from paceline.torch.waiting import WaitingGrad
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.table import Table
+from paceline.torch.attached.waiting import WaitingGrad
 
 Grad = Tensor | None
 

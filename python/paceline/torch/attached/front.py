@@ -14,19 +14,19 @@ import torch
 from torch import Tensor
 
 from paceline._errors import PacelineError
-from paceline.torch import looks, refusals
-from paceline.torch.account import Account
-from paceline.torch.alike import Alike
-from paceline.torch.buffers import Buffers
-from paceline.torch.clipping import Clip, norm_of
-from paceline.torch.exchange import Exchange
-from paceline.torch.ledger import Finish, Ledger, Order
-from paceline.torch.lock import Lock
-from paceline.torch.separable import Stepping
-from paceline.torch.stepping import Stepper
-from paceline.torch.table import Entry, Table
-from paceline.torch.updates import PASSED, Grad, Pending, Updates
-from paceline.torch.waiting import WaitingGrad, in_backward
+from paceline.torch.attached import looks, refusals
+from paceline.torch.attached.account import Account
+from paceline.torch.attached.alike import Alike
+from paceline.torch.attached.buffers import Buffers
+from paceline.torch.attached.clipping import Clip, norm_of
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.ledger import Finish, Ledger, Order
+from paceline.torch.attached.lock import Lock
+from paceline.torch.attached.separable import Stepping
+from paceline.torch.attached.stepping import Stepper
+from paceline.torch.attached.table import Entry, Table
+from paceline.torch.attached.updates import PASSED, Grad, Pending, Updates
+from paceline.torch.attached.waiting import WaitingGrad, in_backward
 
 
 class Front:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from paceline._node import Node, TensorSpec, Verdict
-from paceline.torch import memory, refusals, transfers
-from paceline.torch.samples import Samples
-from paceline.torch.table import Entry, Table
+from paceline.torch import memory, transfers
+from paceline.torch.attached import refusals
+from paceline.torch.attached.samples import Samples
+from paceline.torch.attached.table import Entry, Table
 
 SLICE = 0.05  # seconds of one wait inside the library, between which Python handles signals
 

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from paceline._errors import PacelineError
-from paceline.torch import memory, refusals, table
-from paceline.torch.account import Account
-from paceline.torch.exchange import Exchange, Row
+from paceline.torch import memory
+from paceline.torch.attached import refusals, table
+from paceline.torch.attached.account import Account
+from paceline.torch.attached.exchange import Exchange, Row
 
 WAYS = ("local", "broadcast", "mean")
 

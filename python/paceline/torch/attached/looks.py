@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from paceline.torch import refusals
-from paceline.torch.table import Entry
-from paceline.torch.waiting import WaitingGrad, in_backward
+from paceline.torch.attached import refusals
+from paceline.torch.attached.table import Entry
+from paceline.torch.attached.waiting import WaitingGrad, in_backward
 
 if TYPE_CHECKING:
-    from paceline.torch.front import Front
+    from paceline.torch.attached.front import Front
 
 Grad = Tensor | None
 LAST = ("torch.nn.utils.clip_grad", "torch.amp.grad_scaler")

@@ -16,9 +16,9 @@ import torch
 from torch.optim import Optimizer
 
 from paceline.torch import copies
-from paceline.torch.front import Front
-from paceline.torch.separable import needs_closure
-from paceline.torch.stepping import apart, outside_of_forward, post_hooks, run_pre_hooks
+from paceline.torch.attached.front import Front
+from paceline.torch.attached.separable import needs_closure
+from paceline.torch.attached.stepping import apart, outside_of_forward, post_hooks, run_pre_hooks
 
 Closure = Any
 not_traced: Any = functools.partial(torch.compiler.disable, reason="the optimizer is attached: each layer is stepped just before it is read next, by code that is not traced; leave fullgraph=True out")

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from paceline.torch import memory
-from paceline.torch.exchange import Exchange
-from paceline.torch.stepping import Groups, Stepper
-from paceline.torch.table import Entry, Table
+from paceline.torch.attached.exchange import Exchange
+from paceline.torch.attached.stepping import Groups, Stepper
+from paceline.torch.attached.table import Entry, Table
 
 EVERY = 100  # steps
 Lines = list[tuple[str, str]]  # what, how it is here; "": not to be compared

@@ -20,15 +20,15 @@ from torch._C._distributed_c10d import Backend, ProcessGroup
 from paceline._backend import looks_up
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator
-from paceline.torch import connected, dispatched, lists
-from paceline.torch.collectives import Collectives
-from paceline.torch.connected import LEAVE, WIRES, Place
-from paceline.torch.forms import both
-from paceline.torch.hosted import Hosted
-from paceline.torch.in_flight import InFlight, all_of
-from paceline.torch.monitored import MonitoredBarrier
-from paceline.torch.point_to_point import PointToPoint, tell_sources
-from paceline.torch.work import Completer, Limit, Operation, seconds_of
+from paceline.torch.backend import connected, dispatched, lists
+from paceline.torch.backend.collectives import Collectives
+from paceline.torch.backend.connected import LEAVE, WIRES, Place
+from paceline.torch.backend.forms import both
+from paceline.torch.backend.hosted import Hosted
+from paceline.torch.backend.in_flight import InFlight, all_of
+from paceline.torch.backend.monitored import MonitoredBarrier
+from paceline.torch.backend.point_to_point import PointToPoint, tell_sources
+from paceline.torch.backend.work import Completer, Limit, Operation, seconds_of
 
 NAME = "paceline"
 

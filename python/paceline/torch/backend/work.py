@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_leaves
 
 from paceline._backend import looks_up
 from paceline._errors import PacelineError
-from paceline.torch import dispatched
-from paceline.torch.in_flight import Awaited, InFlight
+from paceline.torch.backend import dispatched
+from paceline.torch.backend.in_flight import Awaited, InFlight
 
 
 Completion = tuple[Awaited, "torch.futures.Future[Any]", list[Any]]

@@ -17,13 +17,13 @@ from torch.utils.data import Dataset, DistributedSampler
 from paceline import _ending
 from paceline._errors import PacelineError
 from paceline._node import Node, Place
-from paceline.torch import lifetime, summary
-from paceline.torch.clipping import Norm, clip_by_script
-from paceline.torch.front import Front
-from paceline.torch.gates import Gates, attached_to
-from paceline.torch.others import Others
-from paceline.torch.sampler import Sampler
-from paceline.torch.swapped import restore
+from paceline.torch.attached import lifetime, summary
+from paceline.torch.attached.clipping import Norm, clip_by_script
+from paceline.torch.attached.front import Front
+from paceline.torch.attached.gates import Gates, attached_to
+from paceline.torch.attached.others import Others
+from paceline.torch.attached.sampler import Sampler
+from paceline.torch.attached.swapped import restore
 
 LEAVE = 1.0  # seconds to say goodbye
 

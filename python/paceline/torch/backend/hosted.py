@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from paceline._errors import PacelineError
-from paceline.torch.collectives import Collectives
-from paceline.torch.in_flight import InFlight
-from paceline.torch.reductions import Op
+from paceline.torch.backend.collectives import Collectives
+from paceline.torch.backend.in_flight import InFlight
+from paceline.torch.backend.reductions import Op
 from paceline.torch.transfers import Streams
 
 

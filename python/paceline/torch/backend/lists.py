@@ -14,10 +14,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline._errors import PacelineError
-from paceline.torch.collectives import kind_of, put, refuse
-from paceline.torch.hosted import Hosted
-from paceline.torch.in_flight import InFlight
-from paceline.torch.reductions import Op, check, combined
+from paceline.torch.backend.collectives import kind_of, put, refuse
+from paceline.torch.backend.hosted import Hosted
+from paceline.torch.backend.in_flight import InFlight
+from paceline.torch.backend.reductions import Op, check, combined
 
 Tensors = Sequence[Tensor]
 

@@ -23,13 +23,14 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from paceline.torch import copies, memory, refusals
-from paceline.torch.clipping import clip_for_another
-from paceline.torch.front import Front
-from paceline.torch.lock import is_mine
-from paceline.torch.references import Window
-from paceline.torch.table import Entry, Table, is_compiled, regions
-from paceline.torch.waiting import WaitingGrad
+from paceline.torch import copies, memory
+from paceline.torch.attached import refusals
+from paceline.torch.attached.clipping import clip_for_another
+from paceline.torch.attached.front import Front
+from paceline.torch.attached.lock import is_mine
+from paceline.torch.attached.references import Window
+from paceline.torch.attached.table import Entry, Table, is_compiled, regions
+from paceline.torch.attached.waiting import WaitingGrad
 
 
 class Gate(copies.Hook):

@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from paceline._errors import PacelineError
-from paceline.torch.separable import Stepping, changes, hyperparameters, raw_step, same
-from paceline.torch.table import DEVICES, Table
+from paceline.torch.attached.separable import Stepping, changes, hyperparameters, raw_step, same
+from paceline.torch.attached.table import DEVICES, Table
 
 Groups = list[dict[str, Any]]
 

@@ -17,9 +17,9 @@ from torch._C._distributed_c10d import ReduceOp
 from paceline import _interface
 from paceline._errors import PacelineError
 from paceline.communicator import Communicator, Request
-from paceline.torch import sparse
-from paceline.torch.in_flight import InFlight
-from paceline.torch.reductions import Op, name_of, reduced
+from paceline.torch.backend import sparse
+from paceline.torch.backend.in_flight import InFlight
+from paceline.torch.backend.reductions import Op, name_of, reduced
 
 NAMES = (
     "float32", "float64", "int32", "float16", "bfloat16", "int64", "int16", "int8", "uint8", "bool", "uint16", "uint32", "uint64", "complex32", "complex64", "complex128",

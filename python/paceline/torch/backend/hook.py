@@ -18,13 +18,14 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket, PrefixStore
 
 from paceline._errors import PacelineError
-from paceline.torch import connected, memory
-from paceline.torch.alike import EVERY
-from paceline.torch.collectives import Collectives
-from paceline.torch.dropping import Dropping
-from paceline.torch.hosted import Hosted
-from paceline.torch.in_flight import InFlight
-from paceline.torch.work import Completer
+from paceline.torch import memory
+from paceline.torch.backend import connected
+from paceline.torch.attached.alike import EVERY
+from paceline.torch.backend.collectives import Collectives
+from paceline.torch.backend.dropping import Dropping
+from paceline.torch.backend.hosted import Hosted
+from paceline.torch.backend.in_flight import InFlight
+from paceline.torch.backend.work import Completer
 
 LEGAL = "float32, bfloat16, float16, dropping:SHARE, dgc:SHARE (above 0 up to 1)"
 

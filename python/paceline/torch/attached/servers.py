@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from paceline._errors import PacelineError
-from paceline.torch import memory, server_rules, server_state
-from paceline.torch.front import Front
-from paceline.torch.table import Entry, Table
-from paceline.torch.updates import Grad, Pending, Updates
-from paceline.torch.waiting import WaitingGrad
+from paceline.torch import memory
+from paceline.torch.attached import server_rules, server_state
+from paceline.torch.attached.front import Front
+from paceline.torch.attached.table import Entry, Table
+from paceline.torch.attached.updates import Grad, Pending, Updates
+from paceline.torch.attached.waiting import WaitingGrad
 
 OWN = ("optimizer", "told-rates", "learning-rate", "momentum", "weight-decay", "adam-beta1", "adam-beta2", "adam-epsilon", "parameter-groups")
 SYNC = ("bsp", "asp", "ssp", "elastic-bsp")

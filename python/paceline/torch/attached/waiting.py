@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.torch.table import Entry
+from paceline.torch.attached.table import Entry
 
 aten = torch.ops.aten
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from paceline._errors import PacelineError
 from paceline.torch import memory
-from paceline.torch.ledger import Ledger
-from paceline.torch.table import Entry, Table, held_as, unlearnable
+from paceline.torch.attached.ledger import Ledger
+from paceline.torch.attached.table import Entry, Table, held_as, unlearnable
 
 NOTHING_FINISHED = (
     "no gradient was finished before optimizer.step(): backward() did not reach a parameter of the attached model. A loop that uses "

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from paceline._errors import PacelineError
 from paceline.torch import memory
-from paceline.torch.table import Table
+from paceline.torch.attached.table import Table
 
 Lines = list[tuple[str, str]]  # what, how it is here
 

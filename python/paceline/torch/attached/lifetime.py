@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from paceline import _ending
 from paceline._errors import PacelineError
-from paceline.torch import summary
+from paceline.torch.attached import summary
 
 if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
-    from paceline.torch.job import Job
-    from paceline.torch.table import Table
+    from paceline.torch.attached.job import Job
+    from paceline.torch.attached.table import Table
 
 INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended
 _jobs: weakref.WeakValueDictionary[int, Job] = weakref.WeakValueDictionary()  # in the order of attach, which is that of all ranks

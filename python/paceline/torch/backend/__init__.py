@@ -1,0 +1,1 @@
+"""The backend "paceline" of torch.distributed, and the hook of DistributedDataParallel."""
