@@ -105,8 +105,11 @@ bool is_option(const std::string& word) {
 std::string meant_option(const CLI::App& app, const CLI::App& reached, const std::string& name) {
   const auto has = [&](const std::string& option) { return reached.get_option_no_throw(option) != nullptr; };
   if (std::string known = other_word(reached.get_name(), name, has); !known.empty()) return known;
-  if (std::string command = elsewhere(app, name); !command.empty()) return command;
-  return suggestion(name, option_names(reached));
+  const std::vector<std::string> own = option_names(reached);
+  const std::string near = nearest(name, own);  // a letter too few or too many at its end is a slip, whoever has such an option
+  const bool slip = !near.empty() && (near.starts_with(name) || name.starts_with(near));
+  if (std::string command = elsewhere(app, name); !slip && !command.empty()) return command;
+  return suggestion(name, own);
 }
 
 // Of `extra` behind the value of an option, such as 2 in --machines 1 2 4.

@@ -27,6 +27,12 @@ except paceline.PacelineError as error:
     said = str(error)
 open(f"{os.path.dirname(sys.argv[0])}/{os.environ['PACELINE_RANK']}", "w").write(said)
 """
+# Who runs the tests in the background may have interrupts ignored, which children inherit.
+WAITS = """
+import signal, torch, paceline.torch as pt
+signal.signal(signal.SIGINT, signal.default_int_handler)
+pt.attach(model := torch.nn.Linear(2, 1), torch.optim.SGD(model.parameters(), lr=0.1))
+"""
 ELSEWHERE = {"PACELINE_WORKERS": "2", "PACELINE_SERVERS": "2", "PACELINE_COORDINATOR": "192.0.2.1:4100", "PACELINE_INTERFACE": "lo"}  # no address of this machine
 
 
@@ -51,7 +57,7 @@ def test_where_nothing_says_where_the_ranks_meet_for_it_rank_0_says_what_to_set(
 
 @pytest.mark.parametrize("rank, said", ((1, "paceline: rank 1 waits for rank 0 at 127.0.0.1:"), (0, "paceline: rank 0 waits for the other ranks to join")))
 def test_a_rank_that_waits_for_others_says_so_and_hears_an_interrupt(tmp_path, rank, said):
-    (tmp_path / "train.py").write_text("import torch, paceline.torch as pt\npt.attach(model := torch.nn.Linear(2, 1), torch.optim.SGD(model.parameters(), lr=0.1))\n")
+    (tmp_path / "train.py").write_text(WAITS)
     with closing(keep_port()) as kept:
         interpreter, environment = interpreter_and_variables(True, {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(kept.getsockname()[1])})
         with subprocess.Popen([interpreter, tmp_path / "train.py"], stderr=subprocess.PIPE, text=True, env=environment) as process:
